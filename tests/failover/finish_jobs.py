@@ -6,7 +6,7 @@ import sys
 from sqlalchemy import NullPool, create_engine
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.pipeline.counters.finish import finish_job
+from pipestate.pipeline.counters import finish_job
 
 SITE, STAGE, JOBS = "counted.gov", "ocr", 4_000
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipestate.pipeline.counters.finish import (
+    from pipestate.pipeline.counters import (
         JobOutcome,
         claim_coordinator_enqueue,
         finish_job,
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "JobOutcome": "counters.finish",
+    "JobOutcome": "counters",
     "advance_stage": "counters.start",
     "initialize_stage": "counters.start",
     "open_storage": "storage",
@@ -59,5 +59,5 @@ def __getattr__(name: str) -> Any:
     """Import a name on first use, so the commands of this package start without SQLAlchemy."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _HOMES.get(name, "counters.finish" if name.islower() else "stages")
+    home = _HOMES.get(name, "counters" if name.islower() else "stages")
     return getattr(import_module(f"{__name__}.{home}"), name)

@@ -71,9 +71,8 @@ class Storage:
         path = f"{self.root}/{_component(subdomain)}"
         if _is_directory(path):
             return True
-        if not _is_directory(
-            str(self.root)
-        ):  # unmounted in the meantime, so a missing directory proves nothing
+        # If the root was unmounted in the meantime, a missing directory proves nothing.
+        if not _is_directory(str(self.root)):
             raise StorageError(f"the storage directory {self.root} is gone: {HOW_TO_NAME_IT}")
         return False
 
@@ -81,9 +80,7 @@ class Storage:
         """Yield the names of all directories; some of them should be known sites."""
         with _reading(str(self.root)), os.scandir(self.root) as entries:
             for entry in entries:
-                text = entry.name.encode(
-                    errors="ignore"
-                ).decode()  # only characters that a database query accepts
+                text = entry.name.encode(errors="ignore").decode()  # as a database query accepts it
                 if text == entry.name and entry.is_dir():
                     yield text
 
@@ -114,9 +111,8 @@ def _component(subdomain: str) -> str:
     except UnicodeEncodeError:
         plain = False
     if not plain:
-        raise StorageError(
-            f"{subdomain!r} cannot be the name of a directory: check the subdomain of this site"
-        )
+        message = f"{subdomain!r} cannot be the name of a directory: check the subdomain of this site"
+        raise StorageError(message)
     return subdomain
 
 

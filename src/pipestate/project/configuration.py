@@ -41,7 +41,8 @@ class Configuration:
     def option(self, name: str) -> str | None:
         """Return an option of Alembic's section; None if it is missing or empty."""
         found = self.ini.option(self.section, name) if self.ini else None
-        return found or (self.toml.text(name) if self.toml else None)
+        listed = self.toml is not None and isinstance(self.toml.table.get(name), list)
+        return found or (None if listed else next(iter(self.options(name)), None))
 
     def options(self, name: str) -> list[str]:
         """Return a list option, which only pyproject.toml supports."""
@@ -49,7 +50,7 @@ class Configuration:
 
     def flag(self, name: str) -> bool:
         found = self.ini.option(self.section, name) if self.ini else None
-        return found == "true" if found else bool(self.toml and self.toml.flag(name))
+        return found == "true" if found else bool(self.toml and self.toml.table.get(name) is True)
 
     def lines(self, section: str) -> Mapping[str, str]:
         """Return the lines of another section of the ini, unchanged."""
@@ -58,16 +59,13 @@ class Configuration:
 
 def read_configuration(path: Path, section: str | None) -> Configuration:
     """Read a file and its counterpart in the same directory; `section` is Alembic's `--name`."""
+    toml, beside = read_pyproject(path.with_name(PYPROJECT)), path.with_name("alembic.ini")
     if path.name != PYPROJECT:
-        return _checked(read_ini(path), read_pyproject(path.with_name(PYPROJECT)), section)
-    toml = read_pyproject(path)
-    if toml is None:
+        ini: Ini | None = read_ini(path)
+    elif toml is None:
         raise ConfigError(f"{path} has no [tool.alembic]: add it, or name the project's alembic.ini")
-    beside = path.with_name("alembic.ini")
-    return _checked(read_ini(beside) if beside.is_file() else None, toml, section)
-
-
-def _checked(ini: "Ini | None", toml: "Pyproject | None", section: str | None) -> Configuration:
+    else:
+        ini = read_ini(beside) if beside.is_file() else None
     name = section or "alembic"
     if ini is not None and name not in ini.sections() and (toml is None or section is not None):
         there = ", ".join(f"[{each}]" for each in ini.sections()) or "none"
@@ -142,23 +140,13 @@ class Pyproject:
     path: Path
     table: Mapping[str, Any]
 
-    def text(self, name: str) -> str | None:
-        """Return a string of the table; None if it is missing or of another type."""
-        value = self.table.get(name)
-        return self._filled(name, value) if isinstance(value, str) else None
-
     def texts(self, name: str) -> list[str]:
-        """Return a list of strings of the table."""
+        """Return a string of the table, or a list of strings; other types count as missing."""
         value = self.table.get(name)
-        items = value if isinstance(value, list) else []
-        return [self._filled(name, item) for item in items if isinstance(item, str)]
-
-    def flag(self, name: str) -> bool:
-        return self.table.get(name) is True
-
-    def _filled(self, name: str, value: str) -> str:
         try:
-            return value % {"here": self.path.resolve().parent.as_posix()}
+            here = {"here": self.path.resolve().parent.as_posix()}
+            items = value if isinstance(value, list) else [value]
+            return [item % here for item in items if isinstance(item, str)]
         except (KeyError, ValueError, TypeError) as error:
             raise ConfigError(
                 f"{self.path}: {name} in [tool.alembic] has a % that is neither %(here)s nor escaped as %%"
@@ -215,13 +203,10 @@ def version_directories(configuration: Configuration, scripts: Path) -> tuple[Pa
 
 
 def _find(text: str, option: str, configuration: Configuration) -> Path:
-    if not Path(text).is_absolute() and ":" in text:
+    """Find a directory of a package, or a path beside its file or, like Alembic, in the current directory."""
+    path, file = Path(text), configuration.path
+    if not path.is_absolute() and ":" in text:
         return _in_package(text, option, configuration)
-    return _relative(Path(text), option, configuration.path)
-
-
-def _relative(path: Path, option: str, file: Path) -> Path:
-    """Resolve a path beside its file, else from the current directory like Alembic; refuse two matches."""
     beside = from_here(file.resolve().parent / path)
     places = {place.resolve(): place for place in (beside, from_here(path)) if place.is_dir()}
     if len(places) > 1:

@@ -1,7 +1,7 @@
 """Find and describe an Alembic project, without importing Alembic or the project's code.
 
-An option (`--config`, `--scripts`, `--shipped`) or ALEMBIC_CONFIG names the project. The default is the project of
-the current directory; outside a project the result is an error.
+An option (`--config`, `--scripts`, `--shipped`) or ALEMBIC_CONFIG names the project. The default is the
+project of the current directory; outside a project the result is an error.
 """
 
 import argparse
@@ -45,7 +45,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """An Alembic project: its configuration, the directory of its env.py, and the directories of its revisions.
+    """An Alembic project: its configuration, the directory of env.py, and the directories of revisions.
 
     `configuration` is None if only the scripts were named.
     """
@@ -76,7 +76,7 @@ class Project:
 
 
 def serves_application(words: Sequence[str] = ()) -> bool:
-    """Tell whether the project that these words of a command line name, else the current one, has the shipped chain."""
+    """Tell whether the project that a command line names, else the current one, has the shipped chain."""
     options = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for names in (("-c", "--config"), ("--scripts",)):
         options.add_argument(*names, type=Path)
@@ -116,7 +116,14 @@ def find_project(named: Named, environ: Mapping[str, str] | None = None) -> Proj
     if sum(map(bool, (named.config, named.scripts, named.shipped))) > 1:
         raise ConfigError("--config, --scripts and --shipped each name a project: give one of them")
     if named.scripts is not None:
-        return _of_scripts(named.scripts, named)
+        if named.section is not None:
+            message = "--name is a section of an alembic.ini, and --scripts names a project without one"
+            raise ConfigError(message)
+        if not named.scripts.is_dir():
+            raise ConfigError(
+                f"there is no directory {named.scripts}: --scripts takes the one of the project's env.py"
+            )
+        return Project(None, named.scripts, (named.scripts / "versions",), named=named)
     if named.shipped:
         return _of_file(shipped_root() / "alembic.ini", named)
     if named.config is not None:
@@ -143,16 +150,6 @@ def _of_file(path: Path, named: Named) -> Project:
         named = replace(named, flask=scripts)
     versions = version_directories(configuration, scripts)
     return Project(configuration, scripts, versions, configuration.flag("recursive_version_locations"), named)
-
-
-def _of_scripts(directory: Path, named: Named) -> Project:
-    if named.section is not None:
-        raise ConfigError("--name is a section of an alembic.ini, and --scripts names a project without one")
-    if not directory.is_dir():
-        raise ConfigError(
-            f"there is no directory {directory}: --scripts takes the one of the project's env.py"
-        )
-    return Project(None, directory, (directory / "versions",), named=named)
 
 
 # Command lines of pipestate and Alembic for a project and its database, used as next steps in messages.

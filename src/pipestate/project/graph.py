@@ -81,7 +81,7 @@ class Chain:
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """Return the revisions without a successor, by name. Like in Alembic, `depends_on` makes no successor."""
+        """Return the revisions without a successor, by name; as in Alembic, `depends_on` makes none."""
         followed = {down for revision in self.revisions for down in revision.down}
         return tuple(sorted(self.by_id.keys() - followed))
 
@@ -102,7 +102,7 @@ class Chain:
         return frozenset(found)
 
     def heads_above(self, revision: str) -> tuple[str, ...]:
-        """Return the heads of the branch that this revision begins; dependents on other branches are excluded."""
+        """Return the heads of the branch that this revision begins, without dependents on other branches."""
         return tuple(head for head in self.heads if revision in self.ancestors([head], on_branch=True))
 
     def position(self, stored: Iterable[str]) -> Position:
@@ -124,7 +124,8 @@ def make_chain(revisions: Sequence[Revision]) -> Chain:
         if revision.id in known:
             other = known[revision.id]
             raise ConfigError(
-                f"{revision.source}: revision {revision.id} is also in {other.source}: give one of them another id"
+                f"{revision.source}: revision {revision.id} is also in {other.source}: "
+                "give one of them another id"
             )
         known[revision.id] = revision
     labels: dict[str, str] = {}
@@ -186,8 +187,8 @@ def _revision(chain: Chain, name: str) -> str:
     if found:
         raise ConfigError(f"{name}: several revisions begin so ({', '.join(found)}); write more of the id")
     raise ConfigError(
-        f"{name}: no revision and no branch of this chain; write head, heads, a branch, or one of the ids that "
-        "`pipestate plan` shows"
+        f"{name}: no revision and no branch of this chain; write head, heads, a branch, or one of the ids "
+        "that `pipestate plan` shows"
     )
 
 

@@ -51,7 +51,7 @@ def require_runbooks(project: Project) -> None:
 
 # Runbooks beside the chain: the revisions that each phase opens, and wrong revisions in a runbook.
 #
-# A phase opens the revisions with its gate in their files. If its front matter has `opens`, that list decides.
+# A phase opens the revisions with its gate in their files. If its front matter has `opens`, that decides.
 
 
 def lint(files: Sequence[Path], project: Project | None) -> list[Finding]:
@@ -145,8 +145,8 @@ _OR = "or name the right alembic.ini with --config"
 def _unasked(chain: Chain, runbook: Runbook, phase: Phase) -> Iterator[Finding]:
     """Find a difference between the revisions that a phase opens and those that ask its gate.
 
-    The gate would refuse a revision that `opens` omits. Lint itself reports a phase with a written `opens` but
-    without a blocking check.
+    The gate would refuse a revision that `opens` omits. Lint itself reports a phase with a written `opens`
+    but without a blocking check.
     """
     address, asking = f"{runbook.name}/{phase.name}", []
     for revision in chain:
@@ -157,15 +157,16 @@ def _unasked(chain: Chain, runbook: Runbook, phase: Phase) -> Iterator[Finding]:
             yield Finding(
                 runbook.path,
                 phase.line,
-                f'phase {phase.name} opens {revision.id}, but {where} does not ask this gate: write gate("{address}", '
-                f"...) or Contract(...) there, with the phase as a literal, or take {revision.id} out of `opens`",
+                f"phase {phase.name} opens {revision.id}, but {where} does not ask this gate: write "
+                f'gate("{address}", ...) or Contract(...) there, with the phase as a literal, or take '
+                f"{revision.id} out of `opens`",
             )
         elif phase.opens and address in revision.gates and revision.id not in phase.opens:
             yield Finding(
                 runbook.path,
                 phase.line,
-                f"{where} asks phase {phase.name}, whose `opens` does not have {revision.id}: add it there, or take "
-                "`opens` out",
+                f"{where} asks phase {phase.name}, whose `opens` does not have {revision.id}: add it there, "
+                "or take `opens` out",
             )
     if asking and not phase.opens and not is_blocking(phase):
         yield Finding(runbook.path, phase.line, f"phase {phase.name} {unblocking(asking)}")
@@ -181,8 +182,8 @@ def _missing_phases(chain: Chain, runbook: Runbook) -> Iterator[Finding]:
                 yield Finding(
                     str(from_here(revision.path)),
                     revision.line,
-                    f"revision {revision.id} asks the gate {gate}, but {runbook.path} has no phase {phase}; there are "
-                    f"{there}: name one of them",
+                    f"revision {revision.id} asks the gate {gate}, but {runbook.path} has no phase {phase}; "
+                    f"there are {there}: name one of them",
                 )
 
 

@@ -38,7 +38,8 @@ class Readiness:
         """Describe the readiness in one line."""
         at = " ".join(self.stored or ()) or "base"
         if not self.missing and self.unknown:
-            return f"ready: the database is at {at}, ahead of this code, which does not know {' '.join(self.unknown)}"
+            newer = " ".join(self.unknown)
+            return f"ready: the database is at {at}, ahead of this code, which does not know {newer}"
         if not self.missing:
             return f"ready: the database is at {at}"
         more = len(self.missing) - MOST_NAMED
@@ -50,8 +51,8 @@ class Readiness:
 def compare(chain: Chain, stored: tuple[str, ...] | None) -> Readiness:
     """Compare the revisions in a version table with the chain.
 
-    An unknown revision is newer than this code, so the whole chain counts as applied. The exception is a table that
-    also holds a known revision with a known successor: Alembic would have replaced that revision.
+    An unknown revision is newer than this code, so the whole chain counts as applied. The exception is a
+    table that also holds a known revision with a known successor: Alembic would have replaced that revision.
     """
     known = [revision for revision in stored or () if revision in chain]
     unknown = tuple(revision for revision in stored or () if revision not in chain)

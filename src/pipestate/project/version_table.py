@@ -19,20 +19,23 @@ if TYPE_CHECKING:
 
 # A table with more rows than this is not a version table.
 MOST = 1000
-# Check privileges first: an error would end the transaction of the checks. OIDs below 16384 are system objects.
+# Check privileges first: an error would end the checks' transaction. OIDs below 16384 are system objects.
 POSTGRESQL = """
 SELECT n.nspname, c.relname, pg_catalog.pg_table_is_visible(c.oid),
-       pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT')
+       pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+       AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT')
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE a.attrelid >= 16384 AND a.attname = 'version_num' AND a.attnum > 0 AND NOT a.attisdropped AND c.relkind IN ('r', 'p')
+WHERE a.attrelid >= 16384 AND a.attname = 'version_num' AND a.attnum > 0 AND NOT a.attisdropped
+  AND c.relkind IN ('r', 'p')
   AND a.atttypid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype) {more}
 ORDER BY 1, 2
 """
 SQLITE = """
 SELECT NULL, m.name, 1, 1 FROM sqlite_master m, pragma_table_info(m.name) c
-WHERE m.type = 'table' AND c.name = 'version_num' AND (c.type LIKE '%char%' OR c.type LIKE '%text%') ORDER BY 2
+WHERE m.type = 'table' AND c.name = 'version_num' AND (c.type LIKE '%char%' OR c.type LIKE '%text%')
+ORDER BY 2
 """
 EVERYWHERE = {"postgresql": POSTGRESQL.format(more=""), "sqlite": SQLITE}
 # In a database with one schema per tenant: only the tenant's tables, by name if it is known.
@@ -103,9 +106,7 @@ def stored_in(connection: "Connection", candidate: Candidate) -> Candidate:
     """Read the revisions of the table."""
     if not candidate.readable:
         return candidate
-    quote = connection.dialect.identifier_preparer.quote_identifier
-    name = ".".join(quote(part) for part in (candidate.schema, candidate.table) if part)
-    query = f"SELECT version_num FROM {name} LIMIT {MOST}"
+    query = f"SELECT version_num FROM {candidate.quoted} LIMIT {MOST}"
     rows = connection.exec_driver_sql(query, execution_options={"no_parameters": True})
     return replace(candidate, stored=tuple(sorted(str(row[0]) for row in rows)))
 
@@ -150,11 +151,12 @@ def declared_in(env: Path) -> Declared:
 
 def _configured(tree: ast.Module) -> Iterator[tuple[object, object]]:
     """Find every call of `configure` with its table and schema; None for an omitted argument."""
-    for names, call in _calls(tree.body, bound(tree.body)):
+    names = bound(tree.body)
+    for visible, call in (found for statement in tree.body for found in _calls(statement, names)):
         function = call.func
         called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
         if called == "configure":
-            table, schema = (_argument(call, name, names) for name in ARGUMENTS)
+            table, schema = (_argument(call, name, visible) for name in ARGUMENTS)
             yield table, schema
 
 
@@ -181,13 +183,8 @@ def _in_dictionary(node: ast.expr, name: str, names: Names) -> object:
     return None
 
 
-def _calls(body: list[ast.stmt], names: Names) -> Iterator[tuple[Names, ast.Call]]:
+def _calls(node: ast.AST, names: Names) -> Iterator[tuple[Names, ast.Call]]:
     """Find all calls, each with its visible names: names of a function hide those of the module."""
-    for statement in body:
-        yield from _within(statement, names)
-
-
-def _within(node: ast.AST, names: Names) -> Iterator[tuple[Names, ast.Call]]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         arguments = node.args
         given = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
@@ -195,7 +192,7 @@ def _within(node: ast.AST, names: Names) -> Iterator[tuple[Names, ast.Call]]:
     if isinstance(node, ast.Call):
         yield names, node
     for child in ast.iter_child_nodes(node):
-        yield from _within(child, names)
+        yield from _calls(child, names)
 
 
 # Find the version table of a database without running the project's env.py.
@@ -282,7 +279,16 @@ def choose_table(
     With `unknown` it may hold revisions that the chain lacks.
     """
     table = _chosen(chain, declared, candidates, read)
-    return table if table is None else _checked(chain, table, unknown=unknown)
+    if table is not None and not table.readable:
+        message = f"the version table {table} may not be read: grant SELECT on it, and USAGE on its schema"
+        raise ConfigError(message)
+    foreign = [revision for revision in table.stored if revision not in chain] if table else []
+    if foreign and not unknown:
+        raise ConfigError(
+            f"the database is at revision {' '.join(foreign)} ({table}), which this project does not have: "
+            "name the right project with --config, or its version table with --version-table [SCHEMA.]TABLE"
+        )
+    return table
 
 
 def _chosen(
@@ -300,7 +306,7 @@ def _chosen(
 def _by_name(
     chain: Chain, declared: Declared, candidates: Sequence[Candidate], read: Read
 ) -> Candidate | None:
-    """Return the table of that name; if it is missing, check that it is not merely outside the search path."""
+    """Return the table of that name; refuse one that is merely outside the search path."""
     name = declared.table or DEFAULT
     matching = [each for each in candidates if each.matches(name, declared.schema)]
     if matching:
@@ -310,8 +316,8 @@ def _by_name(
         elsewhere += [each for each in map(read, candidates[:MOST_TABLES]) if each.is_of(chain)]
     if elsewhere:
         raise ConfigError(
-            f"{declared.source} names the version table {name}, which the search path does not find; there is "
-            f"{_listed(elsewhere)}: {HOW_TO_NAME_A_TABLE}"
+            f"{declared.source} names the version table {name}, which the search path does not find; there "
+            f"is {_listed(elsewhere)}: {HOW_TO_NAME_A_TABLE}"
         )
     return None
 
@@ -319,9 +325,8 @@ def _by_name(
 def _by_content(chain: Chain, candidates: Sequence[Candidate], read: Read) -> Candidate | None:
     """Return the one table with rows of this chain; all others must certainly belong to other chains."""
     if len(candidates) > MOST_TABLES:
-        raise ConfigError(
-            f"{len(candidates):,} tables may say where the database stands: {HOW_TO_NAME_A_TABLE}"
-        )
+        message = f"{len(candidates):,} tables may say where the database stands: {HOW_TO_NAME_A_TABLE}"
+        raise ConfigError(message)
     tables = [read(each) for each in candidates]
     fitting = [each for each in tables if each.is_of(chain)]
     doubtful = [each for each in tables if each not in fitting and not each.is_foreign(chain)]
@@ -332,20 +337,6 @@ def _by_content(chain: Chain, candidates: Sequence[Candidate], read: Read) -> Ca
             f"several tables may say where the database stands: {_listed(tables)}; {HOW_TO_NAME_A_TABLE}"
         )
     return tables[0] if tables else None
-
-
-def _checked(chain: Chain, table: Candidate, *, unknown: bool) -> Candidate:
-    if not table.readable:
-        raise ConfigError(
-            f"the version table {table} may not be read: grant SELECT on it, and USAGE on its schema"
-        )
-    foreign = [revision for revision in table.stored if revision not in chain]
-    if foreign and not unknown:
-        raise ConfigError(
-            f"the database is at revision {' '.join(foreign)} ({table}), which this project does not have: "
-            "name the right project with --config, or its version table with --version-table [SCHEMA.]TABLE"
-        )
-    return table
 
 
 def _listed(candidates: Sequence[Candidate]) -> str:

@@ -57,7 +57,9 @@ def read_block(fence: Fence, file: BlockFile, found: Findings) -> SqlBlock | Non
         return None
     _report_values(kind, values, fence.line, found)
     _report_misplaced(kind, values, fence.line, file, found)
-    _report_open_end(directives.sql, file, fence.line, found)
+    seen = tokens(directives.sql, file.dialect)
+    if seen and seen[-1].kind != "unclosed" and seen[-1].text != ";":
+        found.add(fence.line, "the block does not end with a semicolon, so psql would wait for more: add it")
     sql = without_semicolon(directives.sql, file.dialect)
     return _made(kind, values, sql, fence.line, file, found)
 
@@ -123,20 +125,10 @@ def _report_misplaced(kind: str, values: dict[str, str], line: int, file: BlockF
                 line, f"`-- {key}:` stands on the page, {file.page}, for both engines: take it out here"
             )
         elif key == "dialect" and values[key] and values[key] != ON_PAGE:
-            found.add(line, _other_dialect(values[key], file))
-
-
-def _other_dialect(dialect: str, file: BlockFile) -> str:
-    if dialect == BESIDE:
-        return f"`-- dialect: sqlite`: move it to {beside(file.path)}, under the same `## Phase:` and id"
-    return f"`-- dialect: {dialect}`: write postgresql, where SQLite cannot hold this state, or nothing"
-
-
-def _report_open_end(sql: str, file: BlockFile, line: int, found: Findings) -> None:
-    """Report a statement without its semicolon: psql would wait for its end after a paste."""
-    seen = tokens(sql, file.dialect)
-    if seen and seen[-1].kind != "unclosed" and seen[-1].text != ";":
-        found.add(line, "the block does not end with a semicolon, so psql would wait for more: add it")
+            advice = "write postgresql, where SQLite cannot hold this state, or nothing"
+            if values[key] == BESIDE:
+                advice = f"move it to {beside(file.path)}, under the same `## Phase:` and id"
+            found.add(line, f"`-- dialect: {values[key]}`: {advice}")
 
 
 def _named(values: dict[str, str], directive: str, line: int, file: BlockFile, found: Findings) -> str:
@@ -160,14 +152,17 @@ def _ids(kind: str, text: str) -> tuple[str, ...]:
 
 def _requirement(values: dict[str, str], line: int, file: BlockFile, found: Findings) -> Requirement:
     text = values.get("require", "")
+    if "require" not in values and not file.page:
+        found.add(line, f"check {values['check']} has no criterion: add `-- require: rows = 0` or the like")
+    return _criterion(text, f"`-- require: {text}`", line, found) if text else Requirement(text, ())
+
+
+def _criterion(text: str, where: str, line: int, found: Findings) -> Requirement:
     try:
         return parse_requirement(text)
     except RequirementError as error:
-        if text:
-            found.add(line, f"`-- require: {text}`: {error.what}")
-    if "require" not in values and not file.page:
-        found.add(line, f"check {values['check']} has no criterion: add `-- require: rows = 0` or the like")
-    return Requirement(text, ())
+        found.add(line, f"{where}: {error.what}")
+        return Requirement(text, ())
 
 
 # Read a task-list item as a sign-off: the text, the number of people and the validity.
@@ -192,26 +187,25 @@ def read_signoff(task: Task, found: Findings) -> SignOff | None:
     """Read the sign-off of an item, and report its faults to `found`."""
     item = _SIGNOFF.fullmatch(task.text)
     if not item:
-        found.add(task.line, _advice(task.text))
+        fault = f"a task-list item in a phase is a sign-off: write `{SIGNOFF_FORM}`, or a plain list item without the box"
+        if ticked := _TICKED.match(task.text):
+            fault = (
+                f"a ticked box signs nothing off: leave it `[ ]` and record the word with "
+                f"`pipestate attest {ticked['id']} --by WHO`"
+            )
+        found.add(task.line, fault)
         return None
     id, valid_for = item["id"], duration(item["valid"])
     if not is_id(id):
         found.add(task.line, f"sign-off `{id}`: a name is lower-case letters, digits and hyphens")
     if not valid_for:
         found.add(task.line, f"sign-off {id} is valid for ({item['valid']}): write 30m, 24h or 7d")
-    people = _people(item["people"])
-    if people is None:
-        found.add(
-            task.line, f"sign-off {id} is by ({item['people'].strip()}): write how many, as (24h, 2 people)"
-        )
-    return SignOff(id, task.line, valid_for or timedelta(), " ".join(item["text"].split()), people or 1)
-
-
-def _people(text: str | None) -> int | None:
-    if text is None:
-        return 1
-    said = _PEOPLE.fullmatch(" ".join(text.split()))
-    return int(said["number"]) if said else None
+    said = " ".join((item["people"] or "1 person").split())
+    people = _PEOPLE.fullmatch(said)
+    if not people:
+        found.add(task.line, f"sign-off {id} is by ({said}): write how many, as (24h, 2 people)")
+    number = int(people["number"]) if people else 1
+    return SignOff(id, task.line, valid_for or timedelta(), " ".join(item["text"].split()), number)
 
 
 def duration(text: str) -> timedelta | None:
@@ -224,15 +218,6 @@ def duration(text: str) -> timedelta | None:
     if not match or not int(match["number"]):
         return None
     return timedelta(**{_UNITS[match["unit"]]: int(match["number"])})
-
-
-def _advice(text: str) -> str:
-    if ticked := _TICKED.match(text):
-        return (
-            f"a ticked box signs nothing off: leave it `[ ]` and record the word with "
-            f"`pipestate attest {ticked['id']} --by WHO`"
-        )
-    return f"a task-list item in a phase is a sign-off: write `{SIGNOFF_FORM}`, or a plain list item without the box"
 
 
 # Repeated checks: `- again: `backfill/no-orphans`` runs a check of an earlier phase once more.
@@ -261,14 +246,17 @@ def read_again(item: AgainItem, found: Findings) -> Again | None:
     if said is None or clauses is None:
         found.add(
             item.line,
-            f"an item that begins with `again` asks a check of an earlier phase once more: write `{AGAIN_FORM}`, "
-            "of which the last three parts may be left out; prose begins with another word",
+            "an item that begins with `again` asks a check of an earlier phase once more: write "
+            f"`{AGAIN_FORM}`, of which the last three parts may be left out; prose begins with another word",
         )
         return None
     over = clauses.get("over")
     if over is not None and not is_length(over):
         found.add(item.line, f"again {said['phase']}/{said['id']}, over `{over}`: write {LENGTH}")
-    return Again(said["id"], item.line, said["phase"], _again_requirement(clauses, item.line, found), over)
+    require, text = None, clauses.get("requires")
+    if text is not None:
+        require = _criterion(text, f"requires `{text}`", item.line, found)
+    return Again(said["id"], item.line, said["phase"], require, over)
 
 
 def _clauses(rest: str) -> dict[str, str] | None:
@@ -282,17 +270,6 @@ def _clauses(rest: str) -> dict[str, str] | None:
         clauses[word] = clause["value"].strip()
         position = clause.end()
     return clauses if _END.fullmatch(rest, position) else None
-
-
-def _again_requirement(clauses: dict[str, str], line: int, found: Findings) -> Requirement | None:
-    text = clauses.get("requires")
-    if text is None:
-        return None
-    try:
-        return parse_requirement(text)
-    except RequirementError as error:
-        found.add(line, f"requires `{text}`: {error.what}")
-        return Requirement(text, ())
 
 
 def resolve_again(item: Again, earlier: Sequence[Phase], own: str, found: Findings) -> Iterator[Check]:
@@ -314,18 +291,17 @@ def resolve_again(item: Again, earlier: Sequence[Phase], own: str, found: Findin
 
 def _changed(check: Check, item: Again) -> Check:
     changed = replace(check, line=item.line, again=item.address, require=item.require or check.require)
-    if item.over is None or check.window is None:
+    window, over = check.window, item.over
+    if over is None or window is None:
         return changed
     return replace(
         changed,
-        sql=with_length(check.sql, check.window, item.over, check.dialect),
-        evidence=tuple(_over(each, check.window, item.over) for each in check.evidence),
-        window=item.over,
+        sql=with_length(check.sql, window, over, check.dialect),
+        evidence=tuple(
+            replace(each, sql=with_length(each.sql, window, over, each.dialect)) for each in check.evidence
+        ),
+        window=over,
     )
-
-
-def _over(evidence: Evidence, window: str, other: str) -> Evidence:
-    return replace(evidence, sql=with_length(evidence.sql, window, other, evidence.dialect))
 
 
 def _why_not(item: Again, phase: Phase | None, earlier: Sequence[Phase], own: str) -> str | None:

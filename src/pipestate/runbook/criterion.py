@@ -115,7 +115,7 @@ class _Cursor:
         return RequirementError(self.text, what)
 
     def comparison(self) -> Comparison:
-        """Read a comparison; refuse one that could never be evaluated, so that lint reports it before a run."""
+        """Read a comparison; refuse one that could never be evaluated: lint reports it before a run."""
         found = self.take(_COLUMN)
         if not found:
             raise self.fail(f"expected a column of the query, or `rows`, not {self.word}: {_FORM}")

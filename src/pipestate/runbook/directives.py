@@ -58,7 +58,11 @@ def read_directives(fence: Fence, found: Findings) -> Directives | None:
     """Read the directives of a block; return None for prose."""
     lines = fence.content.split("\n")
     top = list(_leading(lines))
-    _report_late(lines, top, fence.line, found)
+    # A directive below SQL is a comment, so its check would be weaker than written.
+    first = {directive.index for directive in top}
+    for index, line in enumerate(lines):
+        if index not in first and mentions_directives(line):
+            found.add(fence.line, f"`{line.strip()}` stands below SQL: directives go to the top of the block")
     if not any(directive.key in KNOWN for directive in top):
         return None
     sql = "\n".join(lines[top[-1].index + 1 :])
@@ -128,34 +132,27 @@ def _leading(lines: list[str]) -> Iterator[_Directive]:
     for index, line in enumerate(lines):
         if line.strip() and not line.lstrip().startswith("--"):
             return
-        if directive := _directive(line, index):
-            yield directive
-
-
-def _directive(line: str, index: int) -> _Directive | None:
-    match = _LINE.fullmatch(line)
-    if not match:
-        return None
-    key, value = match["key"].lower(), match["value"]
-    # `-- https://…` is a comment; `-- check:late-orders` is clearly a directive.
-    if key not in KNOWN and value and not value[0].isspace():
-        return None
-    return _Directive(key, value.strip(), index)
-
-
-def _report_late(lines: list[str], top: list[_Directive], at: int, found: Findings) -> None:
-    """Report a directive below SQL: there it is a comment, so its check would be weaker than written."""
-    first = {directive.index for directive in top}
-    for index, line in enumerate(lines):
-        if index not in first and mentions_directives(line):
-            found.add(at, f"`{line.strip()}` stands below SQL: directives go to the top of the block")
+        if match := _LINE.fullmatch(line):
+            key, value = match["key"].lower(), match["value"]
+            # `-- https://…` is a comment; `-- check:late-orders` is clearly a directive.
+            if key in KNOWN or not value or value[0].isspace():
+                yield _Directive(key, value.strip(), index)
 
 
 def _values(directives: list[_Directive], at: int, found: Findings) -> dict[str, str]:
     values: dict[str, str] = {}
     for key, value in ((directive.key, directive.value) for directive in directives):
         if key not in KNOWN:
-            found.add(at, _unknown(key))
+            close = get_close_matches(key, KNOWN, n=1)
+            advice = (
+                f"did you mean `-- {close[0]}:`?"
+                if close
+                else (
+                    f"the directives are {', '.join(KNOWN)}; "
+                    "a comment in such a block must not begin with a word and a colon"
+                )
+            )
+            found.add(at, f"unknown directive `-- {key}:`: {advice}")
         elif key in values:
             advice = "join the two with `and`" if key == "require" else "keep one of them"
             found.add(at, f"`-- {key}:` stands twice in one block: {advice}")
@@ -164,16 +161,6 @@ def _values(directives: list[_Directive], at: int, found: Findings) -> dict[str,
         if key in KNOWN:
             values.setdefault(key, value)
     return values
-
-
-def _unknown(key: str) -> str:
-    close = get_close_matches(key, KNOWN, n=1)
-    if close:
-        return f"unknown directive `-- {key}:`: did you mean `-- {close[0]}:`?"
-    return (
-        f"unknown directive `-- {key}:`: the directives are {', '.join(KNOWN)}; "
-        "a comment in such a block must not begin with a word and a colon"
-    )
 
 
 # Time span in a check's SQL: `-- window: 24 hours`, and `again: …, over `48 hours``.

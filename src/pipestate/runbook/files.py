@@ -122,12 +122,12 @@ def named_runbook(name: str, directory: Path) -> Runbook:
     if name not in known:
         if not known:
             raise ConfigError(
-                f"there is no runbook {name}, and none at all in {directory}: `pipestate init {name}` writes one"
+                f"there is no runbook {name}, and none at all in {directory}: `pipestate init {name}` writes "
+                "one"
             )
         there = ", ".join(known)
-        raise ConfigError(
-            f"there is no runbook {name}; there are {there}, and a path to a .md file works too"
-        )
+        message = f"there is no runbook {name}; there are {there}, and a path to a .md file works too"
+        raise ConfigError(message)
     return load(known[name])
 
 

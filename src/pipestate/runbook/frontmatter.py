@@ -163,7 +163,9 @@ class _Reader:
         elif _kind(node) in ("null", "str"):
             self._fault(node, f"`{key}:` says nothing: give its value or leave the key out")
         else:
-            self._fault(node, _unquoted(key, node))
+            kind = _KINDS.get(_kind(node), _kind(node))
+            why = f"`{node.value}` is a {kind} to YAML (0012 would become 10)"
+            self._fault(node, f'{why}: put it in quotes, as {key}: "{node.value}"')
         return None
 
     def _fault(self, node: Node, message: str) -> None:
@@ -172,12 +174,6 @@ class _Reader:
 
 def _kind(node: Node) -> str:
     return str(node.tag).removeprefix(_TAG)
-
-
-def _unquoted(key: str, node: ScalarNode) -> str:
-    kind = _KINDS.get(_kind(node), _kind(node))
-    why = f"`{node.value}` is a {kind} to YAML (0012 would become 10)"
-    return f'{why}: put it in quotes, as {key}: "{node.value}"'
 
 
 # Split the file into phases, and compare them with the front matter.
@@ -224,7 +220,11 @@ def _phase_name(heading: Heading, found: Findings) -> str | None:
 
 def report_mismatch(header: Header, cut: list[Section], found: Findings) -> None:
     """Report phases that differ between front matter and sections, in name, order or count."""
-    written = _written(cut, found)
+    written: dict[str, int] = {}
+    for section in (section for section in cut if section.name is not None):
+        first = written.setdefault(str(section.name), section.line)
+        if first != section.line:
+            found.add(section.line, f"phase {section.name} stands twice, first on line {first}: join the two")
     if not header.phases:
         return
     for name in (name for name in written if is_id(name) and name not in header.phases):
@@ -234,12 +234,3 @@ def report_mismatch(header: Header, cut: list[Section], found: Findings) -> None
     if set(written) == set(header.phases) and list(written) != list(header.phases):
         line = next(iter(header.phases.values())).line
         found.add(line, f"`phases:` has another order than the sections, {', '.join(written)}: use one order")
-
-
-def _written(cut: list[Section], found: Findings) -> dict[str, int]:
-    written: dict[str, int] = {}
-    for section in (section for section in cut if section.name is not None):
-        first = written.setdefault(str(section.name), section.line)
-        if first != section.line:
-            found.add(section.line, f"phase {section.name} stands twice, first on line {first}: join the two")
-    return written

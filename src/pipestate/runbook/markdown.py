@@ -79,43 +79,32 @@ Block = FrontMatter | Heading | Fence | Task | AgainItem | Unread | Prose
 def blocks(source: str) -> Iterator[Block]:
     """Yield the blocks in document order, at any depth. `source` has normalised newlines."""
     lines = source.split("\n")
-    tokens = _parser().parse(source)
+    # Inline content is unused here, so the slow inline rule is disabled.
+    parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).use(front_matter_plugin).disable("inline")
+    tokens = parser.parse(source)
     for index, token in enumerate(tokens):
         if token.type == "front_matter":
             yield FrontMatter(_line(token), token.content)
         elif token.type == "heading_open":
             yield Heading(_line(token), int(token.tag[1:]), tokens[index + 1].content, token.level > 0)
         elif token.type == "fence":
-            yield Fence(_line(token), _language(token.info), token.content, _is_closed(token, lines))
+            word = re.match(r"[\w+-]*", token.info.strip())
+            language = word.group().lower() if word else ""
+            yield Fence(_line(token), language, token.content, _is_closed(token, lines))
         elif token.type in ("html_block", "code_block"):
             yield Unread(_line(token), token.content)
         elif token.type == "paragraph_open":
-            listed = tokens[index - 1].type == "list_item_open"
-            yield from _spoken(token, tokens[index + 1].content, listed=listed)
-
-
-def _parser() -> MarkdownIt:
-    # Inline content is unused here, so the slow inline rule is disabled.
-    return MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).use(front_matter_plugin).disable("inline")
+            listed, text = tokens[index - 1].type == "list_item_open", tokens[index + 1].content
+            if listed and _TASK.match(text):
+                yield Task(_line(token), text)
+            elif _AGAIN.match(text):
+                yield AgainItem(_line(token), text, listed)
+            else:
+                yield Prose(_line(token), text, nested=token.level > 0)
 
 
 def _line(token: Token) -> int:
     return token.map[0] + 1 if token.map else 1
-
-
-def _language(info: str) -> str:
-    word = re.match(r"[\w+-]*", info.strip())
-    return word.group().lower() if word else ""
-
-
-def _spoken(token: Token, text: str, *, listed: bool) -> Iterator[Task | AgainItem | Prose]:
-    """Distinguish a check-box item and an `again` item from prose."""
-    if listed and _TASK.match(text):
-        yield Task(_line(token), text)
-    elif _AGAIN.match(text):
-        yield AgainItem(_line(token), text, listed)
-    else:
-        yield Prose(_line(token), text, nested=token.level > 0)
 
 
 def _is_closed(token: Token, lines: list[str]) -> bool:

@@ -99,7 +99,8 @@ class Advice:
 class Check:
     """A query and the criterion for its result. `sql` is one statement without its semicolon.
 
-    On a repeated check, `again` is the `phase/id` of the original. `window` is the time span that it may change.
+    On a repeated check, `again` is the `phase/id` of the original. `window` is the time span that it may
+    change.
     """
 
     id: str

@@ -67,7 +67,11 @@ def build_phase(
         views=tuple(part for part in joined if isinstance(part, View)),
         backfills=tuple(part for part in joined if isinstance(part, Backfill)),
     )
-    _report_empty_gate(phase, parts, found)
+    if not any(isinstance(part, Check | SignOff | Again) for part in parts):
+        what = "asks nothing: give it a check or a sign-off, or make it a heading without `Phase:`"
+        found.add(phase.line, f"phase {name} {what}")
+    elif phase.checks and phase.opens and not is_blocking(phase):
+        found.add(phase.line, f"phase {name} {unblocking(phase.opens)}")
     return phase
 
 
@@ -96,16 +100,16 @@ def _report_duplicates(parts: list[Part], found: Findings) -> None:
     for part in parts:
         for name in ids_of(part):
             line = first.setdefault((isinstance(part, Evidence), name), part.line)
-            if line != part.line:
-                found.add(part.line, _duplicate(part, name, line))
-
-
-def _duplicate(part: Part, name: str, line: int) -> str:
-    if isinstance(part, Evidence):
-        return f"evidence for {name} stands twice in one phase, first on line {line}: make it one block"
-    if isinstance(part, Again):
-        return f"{name} is asked in this phase already, on line {line}: take the item out"
-    return f"id {name} stands twice in one phase, first on line {line}: give it another id"
+            if line == part.line:
+                continue
+            fault = f"id {name} stands twice in one phase, first on line {line}: give it another id"
+            if isinstance(part, Evidence):
+                fault = (
+                    f"evidence for {name} stands twice in one phase, first on line {line}: make it one block"
+                )
+            elif isinstance(part, Again):
+                fault = f"{name} is asked in this phase already, on line {line}: take the item out"
+            found.add(part.line, fault)
 
 
 def _report_strays(parts: list[Part], found: Findings) -> None:
@@ -142,19 +146,6 @@ def _stray(
 
 def _share_an_engine(check: Check, evidence: Evidence) -> bool:
     return check.dialect is None or evidence.dialect in (None, check.dialect)
-
-
-def _report_empty_gate(phase: Phase, parts: list[Part], found: Findings) -> None:
-    asks = any(isinstance(part, Check | SignOff | Again) for part in parts)
-    for what in _missing(phase, asks=asks):
-        found.add(phase.line, f"phase {phase.name} {what}")
-
-
-def _missing(phase: Phase, *, asks: bool) -> Iterator[str]:
-    if not asks:
-        yield "asks nothing: give it a check or a sign-off, or make it a heading without `Phase:`"
-    elif phase.checks and phase.opens and not is_blocking(phase):
-        yield unblocking(phase.opens)
 
 
 def is_blocking(phase: Phase) -> bool:
@@ -204,7 +195,9 @@ def collect(text: str, path: str | Path, variants: str | None = None) -> tuple[R
     runbook = Runbook(
         name=header.name,
         path=str(path),
-        title=_title(parts) or header.name,
+        title=next(
+            (part.text for part in parts if isinstance(part, Heading) and part.depth == 1), header.name
+        ),
         default=header.default,
         sha256=sha256(both).hexdigest(),
         phases=tuple(_phases(header, cut, _variants(variants, path, cut, found), found)),
@@ -242,11 +235,6 @@ def _header(parts: list[Block], found: Findings) -> Header:
     return Header()
 
 
-def _title(parts: list[Block]) -> str:
-    headings = (part.text for part in parts if isinstance(part, Heading) and part.depth == 1)
-    return next(headings, "")
-
-
 def _variants(text: str | None, path: str | Path, cut: list[Section], found: Findings) -> Variants:
     if text is None:
         return Variants()
@@ -276,10 +264,17 @@ def _phases(header: Header, cut: list[Section], variants: Variants, found: Findi
 def _parts(section: Section, found: Findings) -> Iterator[Part]:
     """Read the blocks of a section; the paragraph under a check becomes its advice."""
     for number, block in enumerate(section.blocks):
-        part = _part(block, found)
+        report_hidden(block, found)
+        part: Part | None = None
+        if isinstance(block, Task):
+            part = read_signoff(block, found)
+        elif isinstance(block, AgainItem):
+            part = read_again(block, found)
+        elif isinstance(block, Fence) and block.language == "sql":
+            part = read_block(block, BlockFile(found.path), found)
         if isinstance(part, Check):
-            yield replace(part, advice=_advice(section.blocks[number + 1 :], found.path))
-        elif part is not None:
+            part = replace(part, advice=_advice(section.blocks[number + 1 :], found.path))
+        if part is not None:
             yield part
 
 
@@ -291,15 +286,4 @@ def _advice(below: list[Block], path: str) -> Advice | None:
             return None if is_next else Advice(" ".join(block.text.split()), f"{path}:{block.line}")
         if not (isinstance(block, Fence) and "-- explains:" in block.content):
             return None
-    return None
-
-
-def _part(block: Block, found: Findings) -> Part | None:
-    report_hidden(block, found)
-    if isinstance(block, Task):
-        return read_signoff(block, found)
-    if isinstance(block, AgainItem):
-        return read_again(block, found)
-    if isinstance(block, Fence) and block.language == "sql":
-        return read_block(block, BlockFile(found.path), found)
     return None

@@ -28,7 +28,15 @@ _DASHES = re.compile(r"[ \t]*(?:<!)?--+|[ \t]*[\u2010-\u2015\u2212]")
 def report_hidden(block: Block, found: Findings) -> None:
     """Report text that a reader would mistake for a part of the runbook."""
     if isinstance(block, Fence):
-        _report_fence(block, found)
+        if block.language == "sql":
+            for number, fault in _almost_in(block.content):
+                found.add(block.line + 1 + number, fault)
+        elif has_directives(block.content):
+            found.add(
+                block.line, f"a check stands in a fence ```{block.language}: write ```sql, no other runs"
+            )
+        if not block.closed:
+            found.add(block.line, "this fence is never closed: end it with a line of the same marks")
     elif isinstance(block, Prose):
         for number, line in enumerate(block.text.split("\n")):
             if what := _unread(line):
@@ -41,16 +49,6 @@ def report_hidden(block: Block, found: Findings) -> None:
                 "raw HTML or indented code holds what looks like a part of the runbook and is not read: "
                 "take it out, or write it as a fence, a heading or a list with a blank line before it",
             )
-
-
-def _report_fence(fence: Fence, found: Findings) -> None:
-    if fence.language == "sql":
-        for number, what in _almost_in(fence.content):
-            found.add(fence.line + 1 + number, what)
-    elif has_directives(fence.content):
-        found.add(fence.line, f"a check stands in a fence ```{fence.language}: write ```sql, no other runs")
-    if not fence.closed:
-        found.add(fence.line, "this fence is never closed: end it with a line of the same marks")
 
 
 def _almost_in(content: str) -> Iterator[tuple[int, str]]:
@@ -86,13 +84,9 @@ def report_outside(section: Section, found: Findings) -> None:
     """Report the parts outside any phase."""
     for block in section.blocks:
         report_hidden(block, found)
-        if _is_part(block):
+        if (
+            (isinstance(block, Fence) and block.language == "sql" and has_directives(block.content))
+            or (isinstance(block, Task) and is_signoff(block))
+            or (isinstance(block, AgainItem) and is_again(block))
+        ):
             found.add(block.line, f"outside of any phase this never runs: {MOVE_IT}")
-
-
-def _is_part(block: Block) -> bool:
-    if isinstance(block, Fence):
-        return block.language == "sql" and has_directives(block.content)
-    if isinstance(block, Task):
-        return is_signoff(block)
-    return isinstance(block, AgainItem) and is_again(block)

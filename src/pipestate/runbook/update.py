@@ -16,11 +16,12 @@ from pipestate.runbook.model import Backfill
 from pipestate.runbook.statement import Token, statements, tokens
 
 FIRST, LAST = "first", "last"
+ENDS_TABLE = ("JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL")
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable `:first` or `:'first'`: the token at `index` after its colon; `start` and `end` are offsets."""
+    """A variable `:first` or `:'first'`: the token at `index` after its colon; with its offsets."""
 
     name: str
     index: int
@@ -223,15 +224,7 @@ def inserted_table(update: Update) -> tuple[str, ...]:
 
 
 def _ends_table(token: Token) -> bool:
-    return token.text == "," or token.keyword in (
-        "JOIN",
-        "LEFT",
-        "RIGHT",
-        "FULL",
-        "INNER",
-        "CROSS",
-        "NATURAL",
-    )
+    return token.text == "," or token.keyword in ENDS_TABLE
 
 
 def _table(found: Sequence[Token]) -> tuple[str, ...]:
@@ -303,8 +296,8 @@ def update_faults(backfill: Backfill) -> Iterator[str]:
         yield f"{len(found)} statements in one block: a backfill is exactly one, split it"
     elif seen[0].keyword not in ("UPDATE", "INSERT"):
         yield (
-            f"begins with {seen[0].text}: a backfill is an UPDATE or an INSERT … SELECT (what it needs besides stands "
-            "in its FROM)"
+            f"begins with {seen[0].text}: a backfill is an UPDATE or an INSERT … SELECT (what it needs "
+            "besides stands in its FROM)"
         )
     elif any(token.text == "\\" for token in seen):
         yield "a backslash outside quotes begins a psql command: a block is SQL alone, take it out"
@@ -348,20 +341,20 @@ def _of_its_range(backfill: Backfill, update: Update) -> Iterator[str]:
     ]
     if loose:
         yield (
-            f"uses :{loose[0]} outside of a range: it stands in `{backfill.key} BETWEEN :first AND :last`, and "
-            "nowhere else"
+            f"uses :{loose[0]} outside of a range: it stands in `{backfill.key} BETWEEN :first AND :last`, "
+            "and nowhere else"
         )
         return
     own = [bound for bound in ranges if _is_on_key(bound, backfill, update)]
     if frozenset().union(*(bound.sides for bound in own)) != {FIRST, LAST}:
         yield (
-            f"does not use the range: its WHERE must begin a condition with `{backfill.key} BETWEEN :first AND "
-            ":last`, joined to the others by AND"
+            f"does not use the range: its WHERE must begin a condition with `{backfill.key} BETWEEN :first "
+            "AND :last`, joined to the others by AND"
         )
     elif sum(bound.stop - bound.begin for bound in own) + len(own) >= update.end - update.where:
         yield (
-            "has no condition beside the range, so nothing tells which rows are done, and it would never end: add "
-            "one, as `AND state IS NULL`"
+            "has no condition beside the range, so nothing tells which rows are done, and it would never "
+            "end: add one, as `AND state IS NULL`"
         )
 
 

@@ -96,14 +96,14 @@ def _completed(
     if part.dialect is None and own:
         found.at(
             variant.block,
-            f"{label(variant)} has the criterion of the page, {page}:{part.line}: take `-- require:` out here, or "
-            "write `-- dialect: postgresql` there, where SQLite cannot hold that state",
+            f"{label(variant)} has the criterion of the page, {page}:{part.line}: take `-- require:` out "
+            "here, or write `-- dialect: postgresql` there, where SQLite cannot hold that state",
         )
     elif part.dialect is not None and not own:
         found.at(
             variant.block,
-            f"{label(variant)} is for PostgreSQL alone on {page}:{part.line}: give it a criterion of its own here, or "
-            "take `-- dialect: postgresql` out there",
+            f"{label(variant)} is for PostgreSQL alone on {page}:{part.line}: give it a criterion of its own "
+            "here, or take `-- dialect: postgresql` out there",
         )
     require = variant.require if part.dialect is not None else part.require
     return replace(part, sql=variant.sql, dialect=BESIDE, block=variant.block, require=require)
@@ -114,8 +114,8 @@ def _homeless(variant: Check | View | Backfill, parts: list[Part], page: str) ->
     for part in parts:
         if isinstance(part, Again) and part.id == variant.id:
             return (
-                f"{label(variant)} is asked again in this phase, and comes with its variant: move this block to "
-                f"`## Phase: {part.phase}`, where {page} has it"
+                f"{label(variant)} is asked again in this phase, and comes with its variant: move this block "
+                f"to `## Phase: {part.phase}`, where {page} has it"
             )
     known = [part.id for part in parts if type(part) is type(variant)]
     kind = f"{type(variant).__name__.lower()}s"

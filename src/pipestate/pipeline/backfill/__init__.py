@@ -66,7 +66,8 @@ PARTS = {
         "time": "now()",
         "past": "now() - :past * interval '1 second'",
         "started_at": "p.started_at",
-        "values": "unnest(:sites::text[], :completed::int[], :totals::int[]) AS v(subdomain, completed, total)",
+        "values": "unnest(:sites::text[], :completed::int[], :totals::int[])"
+        " AS v(subdomain, completed, total)",
         "and_in_range": """
   AND sites.subdomain BETWEEN :first AND :last
   AND p.subdomain BETWEEN :first AND :last""",

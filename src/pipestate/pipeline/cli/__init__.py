@@ -54,8 +54,9 @@ def require_ours(project: Project) -> Path:
         missing = [each for each in read_chain(shipped) if (each.id, each.path.name) not in there]
         if missing:
             raise OtherChain(
-                f"this command is for the pipeline that comes with pipestate, and the chain of {project.scripts} is "
-                f"another one: it has no {missing[0].path.name}; --shipped or --config names the right project"
+                "this command is for the pipeline that comes with pipestate, and the chain of "
+                f"{project.scripts} is another one: it has no {missing[0].path.name}; --shipped or --config "
+                "names the right project"
             )
     return project.config or project.scripts
 

@@ -17,7 +17,8 @@ def demo(
         bool,
         typer.Option(
             "--only-database",
-            help="Start a PostgreSQL with the old world in it, and leave it to you: eval its output in a shell.",
+            help="Start a PostgreSQL with the old world in it, and leave it to you: eval its output in a"
+            " shell.",
         ),
     ] = False,
 ) -> None:

@@ -44,19 +44,14 @@ def sentence(figures: Figures) -> str:
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def cleared_as_lines(results: Sequence[Result[Blocked]], *, dry_run: bool) -> Iterator[str]:
-    if not results:
-        yield "nothing to clear"
-        return
-    yield f"{'Would delete' if dry_run else 'Deleted'} {sentence(_done(results))}"
+def cleared_as_lines(results: Sequence[Result[Blocked]], *, dry_run: bool) -> list[str]:
+    verb = "Would delete" if dry_run else "Deleted"
+    return [f"{verb} {sentence(_done(results))}" if results else "nothing to clear"]
 
 
-def restored_as_lines(results: Sequence[Result[Saved]], *, dry_run: bool) -> Iterator[str]:
-    done = _done(results)
-    if not done:
-        yield "nothing to restore"
-        return
-    yield f"{'Would restore' if dry_run else 'Restored'} {sentence(done)}"
+def restored_as_lines(results: Sequence[Result[Saved]], *, dry_run: bool) -> list[str]:
+    verb, done = "Would restore" if dry_run else "Restored", _done(results)
+    return [f"{verb} {sentence(done)}" if done else "nothing to restore"]
 
 
 def left_alone(results: Results) -> Iterator[str]:

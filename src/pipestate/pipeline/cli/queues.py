@@ -22,11 +22,6 @@ app = typer.Typer(
 )
 
 
-def say_exported(file: Path, number: int) -> None:
-    """Print the location of the exported jobs before the first deletion."""
-    say(f"{number:,} exported to {file}", err=True)
-
-
 @app.command()
 @project_options
 def show(project: Project, redis_url: RedisUrl = None, json_: AsJson = False) -> None:
@@ -84,8 +79,11 @@ def cleared(queues: "Queues", plan: "Plan[Blocked]", file: Path) -> "list[Result
     """Export the jobs into the file, and delete them."""
     from pipestate.pipeline.queues.clear import apply
 
+    def say_exported(number: int) -> None:
+        say(f"{number:,} exported to {file}", err=True)
+
     with progress("clearing", "jobs") as bar:
-        return apply(queues, plan, file, on_exported=partial(say_exported, file), on_progress=bar)
+        return apply(queues, plan, file, on_exported=say_exported, on_progress=bar)
 
 
 @app.command()

@@ -1,8 +1,8 @@
 """Start stages: `initialize_stage` for one, `advance_stage` for the coordinator's transitions.
 
-The SQL is filled once for each transition at import. A transition is the target stage and the stages that start
-with it: those of its step with new totals. Another stage of the step keeps its counters if the step is already
-running (`{here}`); otherwise it is reset.
+The SQL is filled once for each transition at import. A transition is the target stage and the stages that
+start with it: those of its step with new totals. Another stage of the step keeps its counters if the step is
+already running (`{here}`); otherwise it is reset.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from itertools import combinations
 
 from sqlalchemy import Connection
 
-from pipestate.pipeline.counters.finish import forget_claim, record_claim
+from pipestate.pipeline.counters import forget_claim, record_claim
 from pipestate.pipeline.counters.finish_sql import CLAIM_SQL, DONE, FINISH_SQL
 from pipestate.pipeline.schema import COMPLETED, STEPS
 from pipestate.pipeline.sql import ENGINES, fill, quoted
@@ -188,7 +188,9 @@ def advance_stage(
     jobs = dict(totals or {})
     _require_transition(to, jobs)
     if to == COMPLETED:
-        _complete(conn, subdomain)
+        if conn.exec_driver_sql(COMPLETE_SQL[conn.dialect.name], {"site": subdomain}).first() is None:
+            raise WrongTransition(subdomain, _current_stage(conn, subdomain), COMPLETED)
+        forget_claim(conn, subdomain)
         return False
     sql = START_SQL[conn.dialect.name, (to, frozenset(jobs))]
     claimed = _start(conn, sql, sql.advance, subdomain, to, jobs)
@@ -224,7 +226,7 @@ def _require_transition(to: str, totals: Mapping[str, int]) -> None:
 def _start(
     conn: Connection, sql: StartSql, statement: str, subdomain: str, to: str, totals: Mapping[str, int]
 ) -> bool | None:
-    """Start the stages of `totals`; return whether the coordinator was claimed, or None if the site did not match."""
+    """Start the stages of `totals`; return whether the coordinator was claimed, None if the site differs."""
     site = {"site": subdomain}
     new = {f"{stage}_total": int(total) for stage, total in totals.items()}
     row = conn.exec_driver_sql(statement, {**site, **new}).first()
@@ -236,13 +238,6 @@ def _start(
     if claimed:
         record_claim(conn, subdomain, to)
     return bool(claimed)
-
-
-def _complete(conn: Connection, subdomain: str) -> None:
-    row = conn.exec_driver_sql(COMPLETE_SQL[conn.dialect.name], {"site": subdomain}).first()
-    if row is None:
-        raise WrongTransition(subdomain, _current_stage(conn, subdomain), COMPLETED)
-    forget_claim(conn, subdomain)
 
 
 def _current_stage(conn: Connection, subdomain: str) -> str | None:

@@ -73,7 +73,8 @@ def _old_world(stage: Stage) -> None:
         with stage.queues() as redis:
             scene.fill_queues(redis, stage.storage)
         stage.tell(
-            f"In Redis, {scene.DEFERRED} coordinators that wait for ever and {scene.FAILED:,} failed OCR jobs."
+            f"In Redis, {scene.DEFERRED} coordinators that wait for ever and {scene.FAILED:,} failed OCR "
+            "jobs."
         )
     stage.run("pipestate plan")
 

@@ -113,9 +113,8 @@ def open_queues(config: QueueConfig, redis_url: str | None = None) -> AbstractCo
             f"or redis_url under [{SECTION}] in alembic.ini"
         )
     if url is None:
-        raise ConfigError(
-            f"no queue given: write the url of {config.backend} under [{SECTION}] in alembic.ini"
-        )
+        message = f"no queue given: write the url of {config.backend} under [{SECTION}] in alembic.ini"
+        raise ConfigError(message)
     return backend(url)
 
 
@@ -134,14 +133,12 @@ def find_address(config: QueueConfig, redis_url: str | None = None) -> str | Non
 def _load(name: str) -> Backend:
     module, colon, attribute = BACKENDS.get(name, name).partition(":")
     if not colon:
-        raise ConfigError(
-            f"[{SECTION}] names backend = {name}: write one of {', '.join(BACKENDS)}, or module:Class"
-        )
+        message = f"[{SECTION}] names backend = {name}: write one of {', '.join(BACKENDS)}, or module:Class"
+        raise ConfigError(message)
     try:
         backend: Backend = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # a module can raise anything
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise ConfigError(
-            f"[{SECTION}] names backend = {name}, which cannot be imported: {reason}"
-        ) from error
+        message = f"[{SECTION}] names backend = {name}, which cannot be imported: {reason}"
+        raise ConfigError(message) from error
     return backend

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from pipestate.pipeline.queues.config import RQ, QueueConfig, find_address, open_queues, read_config
@@ -53,11 +53,7 @@ def read_depths(queues: Queues, config: QueueConfig) -> list[QueueState]:
 
 
 def total(states: list[QueueState]) -> Figures:
-    return Figures(
-        sum(state.in_the_way.deferred_coordinators for state in states),
-        sum(state.in_the_way.failed_ocr_jobs for state in states),
-        sum(state.in_the_way.dangling for state in states),
-    )
+    return Figures(*map(sum, zip(*(astuple(state.in_the_way) for state in states), strict=True)))
 
 
 # Queue probe for `pipestate observe`: counts the jobs that block the pipeline.

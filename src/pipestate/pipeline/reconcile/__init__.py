@@ -33,7 +33,7 @@ from pipestate.pipeline.storage import Storage, StorageError
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Definition of a stuck site, and recovery options. `site` is a manual request with unlimited attempts."""
+    """Definition of a stuck site, and recovery options. `site` is a manual request without a limit."""
 
     config: QueueConfig = field(default_factory=QueueConfig)
     storage: Storage | None = None
@@ -154,9 +154,8 @@ def _file_lock(engine: Engine) -> Iterator[bool]:
     try:
         file = path.open("a")
     except OSError as error:
-        raise ConfigError(
-            f"cannot open {path}: {error.strerror}; reconcile locks this file, make it writable"
-        ) from error
+        message = f"cannot open {path}: {error.strerror}; reconcile locks this file, make it writable"
+        raise ConfigError(message) from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

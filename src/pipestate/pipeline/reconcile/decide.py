@@ -3,7 +3,7 @@
 1. Too many attempts: the site needs a person.
 2. Its coordinator, or a job of its stage, is still queued or running: skip the site.
 3. Jobs are unfinished, or all have failed: resend the jobs that have not succeeded. For OCR the files
-   identify them, regardless of the counters. A stage of one job resends it; otherwise the application decides.
+   identify them, regardless of the counters. A stage of one job resends it; else the application decides.
 4. Otherwise the stage has ended and the coordinator is missing: claim it (again) and send it.
 
 The decision needs neither a database nor a queue: `Facts` holds the values read from them.

@@ -11,7 +11,7 @@ from pipestate.database.postgresql import begin_writing
 from pipestate.ledger.history import Entry, Source, Wanted
 from pipestate.ledger.record import who
 from pipestate.ledger.tables import in_utc
-from pipestate.pipeline.counters.finish import forget_claim, record_claim
+from pipestate.pipeline.counters import forget_claim, record_claim
 from pipestate.pipeline.planning import RECONCILED, Result, SubjectOutcome, count
 from pipestate.pipeline.queues.port import Queues
 from pipestate.pipeline.reconcile.decide import Action, Recovery
@@ -34,9 +34,8 @@ def begin_reconciliation(conn: Connection, *, manual: bool, revision: str | None
     values = {"triggered_by": "manual" if manual else "cron", "actor": who(), "revision": revision}
     with conn.begin():
         if not inspect(conn).has_table(table.name):
-            raise ConfigError(
-                "this database has no account of reconciliations yet: run alembic upgrade 0003 first"
-            )
+            message = "this database has no account of reconciliations yet: run alembic upgrade 0003 first"
+            raise ConfigError(message)
         return int(conn.execute(insert(table).values(**values).returning(table.c.id)).scalar_one())
 
 
@@ -149,7 +148,7 @@ def _prepare_postgresql(conn: Connection) -> None:
     conn.exec_driver_sql(LOCK_TIMEOUT)
 
 
-# The row version is a text that depends on the time zone, so the reader's settings apply. SQLite stores the text.
+# The row version is a text that depends on the time zone: the reader's settings apply. SQLite stores text.
 PREPARE: dict[str, Callable[[Connection], None]] = {
     "postgresql": _prepare_postgresql,
     "sqlite": lambda _: None,

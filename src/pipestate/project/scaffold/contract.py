@@ -1,7 +1,7 @@
 """Draft of a contract: its revision, its runbook, and a check for proof of disuse."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from pipestate.project.scaffold.revision import (
 from pipestate.runbook.files import named_runbook, read_beside, read_text
 from pipestate.runbook.lint import findings
 from pipestate.runbook.markdown import Heading, blocks
-from pipestate.runbook.model import Check, Phase, Runbook
+from pipestate.runbook.model import Check, Phase, Runbook, SignOff
 from pipestate.runbook.parse import collect, is_blocking, unblocking
 
 CHECK = """
@@ -97,7 +97,11 @@ def draft_contract(
     """
     runbook, found = find_phase(project.runbooks, phase)
     name = f"{runbook.name}/{found.name}"
-    _refuse_unknown_checks(found, recheck, name)
+    there = [check.id for check in found.checks if isinstance(check, Check)]
+    for id_ in recheck:
+        if id_ not in there:
+            listed = ", ".join(there) or "none"
+            raise ConfigError(f"--recheck {id_}: {name} has no such check; there are {listed}")
     place = find_place(project, chain, wanted)
     refuse_existing(place.path)
     refuse_useless(chain, runbook, found, place.id, below=[place.down] if place.down else [])
@@ -124,14 +128,14 @@ def draft_runbook(runbook: Runbook, phase: Phase, revision: str, ends: Sequence[
 def refuse_useless(
     chain: Chain, runbook: Runbook, phase: Phase, revision: str, *, below: Iterable[str]
 ) -> None:
-    """Refuse a phase with a gate that could never open: no blocking check, or an end below the new revision."""
+    """Refuse a phase whose gate could never open: no blocking check, or an end below the new revision."""
     if not is_blocking(phase):
         raise RunbookError(runbook.path, phase.line, f"phase {phase.name} {unblocking([revision])}")
     (opens,) = (each.opens for each in fill_opens(chain, runbook).phases if each.name == phase.name)
     if phase.until in chain.ancestors(below) and phase.until not in opens:
         raise ConfigError(
-            f"{runbook.path}:{phase.line}: phase {phase.name} ended with revision {phase.until}, so its gate could never "
-            "open: name a phase that still applies"
+            f"{runbook.path}:{phase.line}: phase {phase.name} ended with revision {phase.until}, so its gate "
+            "could never open: name a phase that still applies"
         )
 
 
@@ -153,30 +157,14 @@ def ends_with(chain: Chain, runbook: Runbook, phase: Phase, dropped: Dropped) ->
 
     A phase with a written `until` keeps it, unless that is a contract opened by the phase itself.
     """
-    place = runbook.phases.index(phase)
-    filled = fill_opens(chain, runbook).phases
-    return tuple(
-        each.name
-        for each in filled[: place + 1]
-        if (each.name == phase.name and each.until in (None, *each.opens))
-        or (each.until is None and _reads(each, dropped))
-    )
-
-
-def _reads(phase: Phase, dropped: Dropped) -> bool:
-    names = "|".join(map(re.escape, dropped.names))
-    queries = [check.sql for check in phase.checks if isinstance(check, Check)]
-    queries += [view.sql for view in phase.views]
-    return any(re.search(rf"(?<!\w)(?:{names})(?!\w)", query) for query in queries)
-
-
-def _refuse_unknown_checks(phase: Phase, ids: Sequence[str], name: str) -> None:
-    there = [check.id for check in phase.checks if isinstance(check, Check)]
-    for id_ in ids:
-        if id_ not in there:
-            raise ConfigError(
-                f"--recheck {id_}: {name} has no such check; there are {', '.join(there) or 'none'}"
-            )
+    reads = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, dropped.names))})(?!\w)")
+    ended = []
+    for each in fill_opens(chain, runbook).phases[: runbook.phases.index(phase) + 1]:
+        queries = [part.sql for part in (*each.checks, *each.views) if not isinstance(part, SignOff)]
+        opens_it = each.name == phase.name and each.until in (None, *each.opens)
+        if opens_it or (each.until is None and any(map(reads.search, queries))):
+            ended.append(each.name)
+    return tuple(ended)
 
 
 def _engine(project: Project, given: str | None) -> str | None:
@@ -189,7 +177,8 @@ def _engine(project: Project, given: str | None) -> str | None:
         raise ConfigError(f"--engine {given}: {known}")
     if given is None and len(there) > 1:
         raise ConfigError(
-            f"this project migrates several databases, {', '.join(there)}: say with --engine in which one this goes"
+            f"this project migrates several databases, {', '.join(there)}: say with --engine in which one "
+            "this goes"
         )
     return given or next(iter(there), None)
 
@@ -217,16 +206,14 @@ def opened(source: str, runbook: Runbook, phase: Phase, revision: str, ends: Seq
     If the form of the front matter cannot be edited, RunbookError names the lines to write by hand.
     """
     found = _FRONT.match(source)
-    by_hand = RunbookError(
-        runbook.path,
-        phase.line,
-        f"the front matter cannot be edited safely: write {_by_hand(phase, revision, ends)} yourself",
-    )
+    lines = [f"opens: [{quoted(revision)}] for phase {phase.name}"] if phase.opens else []
+    lines += [f"until: {quoted(revision)} for phase {name}" for name in ends]
+    advice = f"the front matter cannot be edited safely: write {' and '.join(lines)} yourself"
+    by_hand = RunbookError(runbook.path, phase.line, advice)
     if found is None:
         raise by_hand
-    opening = phase.name if phase.opens else None
-    edits = _edits(_phases(found["yaml"]), found["yaml"], opening, revision, ends)
     front = found["yaml"]
+    edits = _edits(front, phase.name if phase.opens else None, quoted(revision), ends)
     for edit in sorted(edits, key=lambda each: each.start, reverse=True):
         front = front[: edit.start] + edit.text + front[edit.end :]
     changed = source[: found.start("yaml")] + front + source[found.end("yaml") :]
@@ -250,76 +237,47 @@ def _is_meant(changed: str, runbook: Runbook, phase: Phase, revision: str, ends:
     return True
 
 
-def _by_hand(phase: Phase, revision: str, ends: Sequence[str]) -> str:
-    said = [f"opens: [{quoted(revision)}] for phase {phase.name}"] if phase.opens else []
-    return " and ".join([*said, *(f"until: {quoted(revision)} for phase {name}" for name in ends)])
-
-
-def _phases(front: str) -> Mapping[str, tuple[Node, Node]]:
+def _edits(front: str, opening: str | None, revision: str, ends: Sequence[str]) -> Iterator[Edit]:
     root = yaml.compose(front, Loader=yaml.SafeLoader)
     assert isinstance(root, MappingNode)
     (phases,) = (value for key, value in root.value if key.value == "phases")
-    return {key.value: (key, value) for key, value in phases.value}
-
-
-def _edits(
-    phases: Mapping[str, tuple[Node, Node]],
-    front: str,
-    opening: str | None,
-    revision: str,
-    ends: Sequence[str],
-) -> Iterator[Edit]:
-    for name, (_, node) in phases.items():
-        added: dict[str, str] = {}
-        fields = {key.value: value for key, value in node.value} if isinstance(node, MappingNode) else {}
-        if name in ends:
-            if "until" in fields:
-                yield _replaced(fields["until"], quoted(revision))
-            else:
-                added["until"] = quoted(revision)
-        if name == opening:
-            yield _appended(fields["opens"], front, quoted(revision))
-        if added:
-            yield _added(node, front, added)
-
-
-def _replaced(node: Node, new: str) -> Edit:
-    return Edit(node.start_mark.index, node.end_mark.index, new)
+    for key, node in phases.value:
+        fields = {name.value: value for name, value in node.value} if isinstance(node, MappingNode) else {}
+        if key.value in ends and "until" in fields:
+            until = fields["until"]
+            yield Edit(until.start_mark.index, until.end_mark.index, revision)
+        elif key.value in ends:
+            yield _added(node, front, f"until: {revision}")
+        if key.value == opening:
+            yield _appended(fields["opens"], front, revision)
 
 
 def _appended(node: SequenceNode, front: str, item: str) -> Edit:
     """Append an item to a list, in brackets or on separate lines."""
     if node.flow_style:
-        end = node.end_mark.index - 1
-        return Edit(end, end, f"{_comma(front, node.start_mark.index, end)}{item}")
-    end = _end_of_line(front, node.value[-1].end_mark.index)
+        return _inside(node, front, item)
+    found = re.compile(r"\r?\n").search(front, node.value[-1].end_mark.index)
+    end = found.start() if found else len(front)
     return Edit(end, end, f"{_newline(front)}{' ' * node.start_mark.column}- {item}")
 
 
-def _added(node: Node, front: str, fields: Mapping[str, str]) -> Edit:
-    """Add fields to a phase; use braces if it is empty."""
-    flat = ", ".join(f"{key}: {value}" for key, value in fields.items())
+def _added(node: Node, front: str, field: str) -> Edit:
+    """Add a field to a phase; use braces if it is empty."""
     if isinstance(node, ScalarNode):
         start, end = node.start_mark.index, node.end_mark.index
-        return Edit(start, end, f"{' ' if front[start - 1] == ':' else ''}{{{flat}}}")
+        return Edit(start, end, f"{' ' if front[start - 1] == ':' else ''}{{{field}}}")
     assert isinstance(node, MappingNode)
     if node.flow_style:
-        end = node.end_mark.index - 1
-        return Edit(end, end, f"{_comma(front, node.start_mark.index, end)}{flat}")
+        return _inside(node, front, field)
     first = node.value[0][0].start_mark
-    lines = "".join(f"{key}: {value}{_newline(front)}{' ' * first.column}" for key, value in fields.items())
-    return Edit(first.index, first.index, lines)
+    return Edit(first.index, first.index, f"{field}{_newline(front)}{' ' * first.column}")
 
 
-def _comma(front: str, start: int, end: int) -> str:
-    """Return the separator between a new entry and the previous ones."""
-    before = front[start:end].rstrip()
-    return "" if before[-1] in "[{" else " " if before[-1] == "," else ", "
-
-
-def _end_of_line(front: str, index: int) -> int:
-    found = re.compile(r"\r?\n").search(front, index)
-    return found.start() if found else len(front)
+def _inside(node: Node, front: str, entry: str) -> Edit:
+    """Append an entry before the closing bracket or brace, with the separator that is missing."""
+    end = node.end_mark.index - 1
+    last = front[node.start_mark.index : end].rstrip()[-1]
+    return Edit(end, end, f"{'' if last in '[{' else ' ' if last == ',' else ', '}{entry}")
 
 
 def _newline(front: str) -> str:

@@ -26,7 +26,10 @@ def write(drafts: Sequence[Draft]) -> None:
             done.append(draft)
     except OSError as error:
         for earlier in reversed(done):
-            _take_back(earlier)
+            if earlier.replaces is None:
+                earlier.path.unlink()
+            else:
+                earlier.path.write_bytes(earlier.replaces.encode("utf-8"))
         nothing = "nothing was written"
         if isinstance(error, FileExistsError):
             raise ConfigError(f"{draft.path} is there already, and is not overwritten: {nothing}") from error
@@ -56,13 +59,6 @@ def _write(draft: Draft) -> None:
         with suppress(OSError):
             beside.unlink()
         raise
-
-
-def _take_back(draft: Draft) -> None:
-    if draft.replaces is None:
-        draft.path.unlink()
-    else:
-        draft.path.write_bytes(draft.replaces.encode("utf-8"))
 
 
 # Python source in the default style of `ruff format`.

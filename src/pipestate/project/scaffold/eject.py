@@ -7,7 +7,6 @@ fault, all files stay unchanged.
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pipestate.core.errors import ConfigError
@@ -49,7 +48,9 @@ def draft_eject(project: Project, chain: Chain, known: KnownColumns, *, server: 
         source = read_source(path)
         if path.suffix == ".py" and b"pipestate" in source:
             revision = revisions.get(path.resolve())
-            if not _is_utf8(source):
+            try:
+                source.decode()
+            except UnicodeDecodeError:
                 faults.append(f"{path}:1: this file is not UTF-8")
                 continue
             file = _File(
@@ -109,7 +110,7 @@ class _File(HelpedFile):
         if len(mine) < len(names) or "*" in names or isinstance(node, ast.Import):
             self.fault(node, "import names of pipestate with `from ... import ...`, one module a line")
         self.ours |= mine
-        self.remove(node)
+        self.replace(node, [])
 
     def _read_statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -121,7 +122,7 @@ class _File(HelpedFile):
                 assert isinstance(node.value, ast.Call)
                 self.contracts[target.id] = node.value
                 self.ours[target.id] = f"the {called} {target.id}"
-                self.remove(node)
+                self.replace(node, [])
         elif isinstance(node, ast.Assign) and node in self.tree.body:
             self._read_functions(node)
         elif self._is_gate(node):
@@ -129,23 +130,20 @@ class _File(HelpedFile):
             (item,) = node.items
             end = self.at(item.context_expr.end_lineno, item.context_expr.end_col_offset)
             if item.optional_vars is None and COLON.match(self.source, end):
-                self.account(item.context_expr)
+                self.accounted.add(id(item.context_expr))
 
     def _read_call(self, node: ast.stmt, call: ast.Call) -> None:
         name = self.ours_called(call)
         if name in NEEDLESS:
-            self.remove(node)
+            self.replace(node, [])
         elif name in HELPERS:
-            if (lines := HELPERS[name](self, call)) is not None:
-                self.replace(node, lines)
+            self.replace(node, HELPERS[name](self, call))
         elif isinstance(call.func, ast.Attribute) and (contract := self._contract(call.func.value)):
             engine = ast.unparse(call.args[0]) if call.args else None
-            lines = self._operations(contract, call.func.attr, engine)
-            if lines is not None:
-                self.replace(node, lines)
+            self.replace(node, self._operations(contract, call.func.attr, engine))
 
     def _read_functions(self, node: ast.Assign) -> None:
-        """Read `upgrade, downgrade = contract.upgrade, contract.downgrade`, also for the ledger's functions."""
+        """Read `upgrade, downgrade = contract.upgrade, contract.downgrade`, and the ledger's functions."""
         lines: list[str] = []
         for name, value in bound([node]).items():
             if isinstance(value, ast.Attribute) and (contract := self._contract(value.value)):
@@ -170,16 +168,11 @@ class _File(HelpedFile):
         columns = {table: each for table, each in (listed or {}).items() if isinstance(each, tuple)}
         meant = literal(given["engine"], names) if "engine" in given else None
         odd = {None, "may_be_gone", "drop_triggers"} & given.keys()
-        if (
-            not isinstance(tables, tuple)
-            or listed is None
-            or len(columns) < len(listed)
-            or odd
-            or function not in FUNCTIONS
-        ):
+        if not isinstance(tables, tuple) or listed is None or odd or function not in FUNCTIONS:
             return None
         dropped = [*tables, *columns, *(each for several in columns.values() for each in several)]
-        if not dropped or not all(isinstance(each, str) and _NAME.fullmatch(each) for each in dropped):
+        named = all(isinstance(each, str) and _NAME.fullmatch(each) for each in dropped)
+        if not dropped or not named or len(columns) < len(listed):
             return None
         lines = FUNCTIONS[function](self, tables, columns)
         if meant is None:
@@ -200,20 +193,17 @@ class _File(HelpedFile):
         return [*lines, *(f"op.drop_table({table_arguments(table)})" for table in tables)]
 
     def _returns(self, tables: Sequence[str], columns: Mapping[str, Sequence[str]]) -> list[str]:
-        """Add the columns again, without their values; write a `raise` for tables and for types missing in the ledger."""
+        """Add the columns again, without values; write a `raise` for tables and unknown types."""
         lines = []
         unknown = [f"table {table}" for table in tables]
         for table, several in columns.items():
             types = self.known.get((self.revision, table), {})
-            unknown += [
-                f"{table}.{column}"
-                for column in several
-                if not types.get(column) or BIND.search(types[column])
-            ]
-            lines += [
-                f"op.execute({string(f'ALTER TABLE {quoted(table)} ADD COLUMN {quoted(each)} {types.get(each)}')})"
-                for each in several
-            ]
+            for column in several:
+                type_ = types.get(column)
+                if not type_ or BIND.search(type_):
+                    unknown.append(f"{table}.{column}")
+                sql = f"ALTER TABLE {quoted(table)} ADD COLUMN {quoted(column)} {type_}"
+                lines.append(f"op.execute({string(sql)})")
         if not unknown:
             return lines
         said = f"revision {self.revision} dropped {', '.join(unknown)} for good: load a backup"
@@ -242,9 +232,3 @@ class _File(HelpedFile):
 
 
 FUNCTIONS = {"upgrade": _File._drops, "downgrade": _File._returns}
-
-
-def _is_utf8(source: bytes) -> bool:
-    with suppress(UnicodeDecodeError):
-        return bool(source.decode())
-    return False

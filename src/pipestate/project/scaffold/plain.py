@@ -23,14 +23,13 @@ BIND = re.compile(r"(?<![:\w\\]):\w")
 
 @dataclass(slots=True)
 class PythonFile:
-    """A file with its removed and replaced statements; `faults` are places that cannot be edited."""
+    """A file with its edits: statements and their new lines. `faults` are places that cannot be edited."""
 
     path: Path
     source: bytes
     tree: ast.Module
     faults: list[str] = field(default_factory=list)
-    removed: list[ast.stmt] = field(default_factory=list)
-    replaced: list[tuple[ast.stmt, list[str]]] = field(default_factory=list)
+    edits: list[tuple[ast.stmt, list[str]]] = field(default_factory=list)
     accounted: set[int] = field(default_factory=set)  # ids of rewritten nodes, including their subtrees
 
     def fault(self, node: ast.stmt | ast.expr, said: str) -> None:
@@ -38,14 +37,14 @@ class PythonFile:
 
     def edited(self) -> bytes:
         """Apply the edits from the end to the beginning."""
-        passes: list[ast.stmt] = []
+        removed, passes = [node for node, lines in self.edits if not lines], []
         for node in ast.walk(self.tree):
             for body in (getattr(node, name, None) for name in ("body", "orelse", "finalbody")):
-                if isinstance(body, list) and body and all(each in self.removed for each in body):
+                if isinstance(body, list) and body and all(each in removed for each in body):
                     passes += body[:1] if body is not self.tree.body else []
-        edits = [(each, ["pass"] if each in passes else []) for each in self.removed] + self.replaced
-        if any("op." in line for _, lines in self.replaced for line in lines):
-            edits = self._with_op(edits)
+        edits = [(node, ["pass"] if node in passes else lines) for node, lines in self.edits]
+        if any("op." in line for _, lines in edits for line in lines):
+            edits = self._with_op(edits, removed)
         after, eol = self.source, b"\r\n" if b"\r\n" in self.source else b"\n"
         for node, lines in sorted(edits, key=lambda edit: edit[0].lineno, reverse=True):
             begin = self.at(node.lineno, 0)
@@ -59,39 +58,33 @@ class PythonFile:
             after = after[:begin] + b"".join(each + eol for each in new) + after[end:]
         return after
 
-    def _with_op(self, edits: list[tuple[ast.stmt, list[str]]]) -> list[tuple[ast.stmt, list[str]]]:
+    def _with_op(
+        self, edits: list[tuple[ast.stmt, list[str]]], removed: list[ast.stmt]
+    ) -> list[tuple[ast.stmt, list[str]]]:
         """Replace the first import of pipestate with an import of `op`, unless that exists."""
         for node in self.tree.body:
             names = node.names if isinstance(node, ast.ImportFrom) and node.module == "alembic" else []
             if any(each.name == "op" and each.asname is None for each in names):
                 return edits
-        first = next((n for n in self.tree.body if n in self.removed and isinstance(n, ast.ImportFrom)), None)
+        first = next((n for n in self.tree.body if n in removed and isinstance(n, ast.ImportFrom)), None)
         if first is None or "op" in bound(self.tree.body):
             self.fault(self.tree.body[0], "`from alembic import op` is missing at the top")
         return [(node, ["from alembic import op"] if node is first else lines) for node, lines in edits]
 
-    def remove(self, node: ast.stmt) -> None:
-        if self._is_alone(node):
-            self.removed.append(node)
+    def replace(self, node: ast.stmt, lines: list[str] | None) -> None:
+        """Replace a statement, or remove it for an empty list; None leaves it, which is a fault later.
 
-    def replace(self, node: ast.stmt, lines: list[str]) -> None:
-        if self._is_alone(node):
-            self.replaced.append((node, lines))
-
-    def _is_alone(self, node: ast.stmt) -> bool:
-        """Record a statement as rewritten; a statement that shares its line is a fault."""
+        A statement that shares its line is a fault.
+        """
+        if lines is None:
+            return
         before = self.source[self.at(node.lineno, 0) : self.at(node.lineno, node.col_offset)]
-        behind = self.source[
-            self.at(node.end_lineno, node.end_col_offset) : self.at((node.end_lineno or 0) + 1, 0)
-        ]
-        self.account(node)
-        if before.strip() or behind.split(b"#")[0].strip():
-            self.fault(node, "another statement is on this line: write one a line")
-            return False
-        return True
-
-    def account(self, node: ast.AST) -> None:
+        end, line = self.at(node.end_lineno, node.end_col_offset), self.at((node.end_lineno or 0) + 1, 0)
         self.accounted.add(id(node))
+        if before.strip() or self.source[end:line].split(b"#")[0].strip():
+            self.fault(node, "another statement is on this line: write one a line")
+        else:
+            self.edits.append((node, lines))
 
     def at(self, line: int | None, column: int | None) -> int:
         lines = self.source.splitlines(keepends=True)[: (line or 1) - 1]
@@ -184,19 +177,21 @@ class HelpedFile(PythonFile):
         )
 
     def _checks(self, call: ast.Call) -> list[str] | None:
-        names = self.constants
-        table, *rest = [literal(call.args[0], names), *call.args[1:]] if call.args else [None]
-        checks = dictionary(call.args[1], names) if len(rest) == 1 else None
-        if not isinstance(table, str) or not checks or call.keywords or not self.server:
+        if len(call.args) != 2 or call.keywords or not self.server:
             return None
-        lines: list[str] = []
-        for name, condition in checks.items():
-            written = f"ALTER TABLE {quoted(table)} ADD CONSTRAINT {quoted(name)} CHECK ({condition})"
-            line = self._sql(written) if isinstance(condition, str) else None
-            if line is None:
-                return None
-            lines += line
-        return lines
+        table, checks = literal(call.args[0], self.constants), dictionary(call.args[1], self.constants)
+        if (
+            not isinstance(table, str)
+            or not checks
+            or not all(isinstance(each, str) for each in checks.values())
+        ):
+            return None
+        return self._sql(
+            *(
+                f"ALTER TABLE {quoted(table)} ADD CONSTRAINT {quoted(name)} CHECK ({condition})"
+                for name, condition in checks.items()
+            )
+        )
 
     def _columns(self, call: ast.Call) -> list[str] | None:
         """Add the columns of a `sa.Table(name, MetaData(), sa.Column(...), ...)` written in the call."""
@@ -217,9 +212,11 @@ class HelpedFile(PythonFile):
             for each in columns
         ]
 
-    def _sql(self, statement: str) -> list[str] | None:
-        """Write a statement; None if Alembic would read a part of it as a parameter."""
-        return None if BIND.search(statement) else [f"op.execute({string(statement)})"]
+    def _sql(self, *statements: str) -> list[str] | None:
+        """Write statements; None if Alembic would read a part of one as a parameter."""
+        if any(map(BIND.search, statements)):
+            return None
+        return [f"op.execute({string(each)})" for each in statements]
 
     def _literals(
         self, call: ast.Call, required: Sequence[str], more: Sequence[str]

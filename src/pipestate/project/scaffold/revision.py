@@ -1,8 +1,8 @@
-"""New revision: its id, its predecessor, its file according to the project's settings, and the files of `init`."""
+"""New revision: its id, predecessor, and file by the project's settings; and the files of `init`."""
 
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from pipestate.core.errors import ConfigError
 from pipestate.core.text import from_here
 from pipestate.project.find import Project
-from pipestate.project.graph import Chain, Revision
+from pipestate.project.graph import Chain
 from pipestate.project.scaffold.draft import Draft, Name, Value, call, refuse_existing, text
 from pipestate.project.syntax import read_source
 from pipestate.runbook.model import is_id
@@ -51,14 +51,17 @@ def find_place(project: Project, chain: Chain, wanted: WantedRevision) -> NewRev
     if not _ID.fullmatch(id_):
         raise ConfigError(f"--rev-id {id_}: an id is letters, digits, _ and . alone")
     if id_ in chain:
-        raise ConfigError(
-            f"there is a revision {id_} already ({chain.by_id[id_].source}): give another --rev-id"
-        )
+        message = f"there is a revision {id_} already ({chain.by_id[id_].source}): give another --rev-id"
+        raise ConfigError(message)
     if not wanted.message.isprintable():
         raise ConfigError("the message of a revision is one line of plain text: leave other characters out")
     down = _head(project, chain, wanted.head)
     directory = wanted.version_path or _directory(project, chain, down)
-    _refuse_elsewhere(project, directory)
+    here, locations = directory.resolve(), [each.resolve() for each in project.versions]
+    if here not in locations and not (project.recursive and any(map(here.is_relative_to, locations))):
+        known = ", ".join(map(str, project.versions))  # Alembic searches only these
+        message = f"--version-path {directory} is no version location of this project; there are {known}"
+        raise ConfigError(message)
     created_at = _now(project)
     path = directory / _file_name(project, id_, wanted.message, created_at)
     return NewRevision(id_, down, path, wanted.message, created_at)
@@ -78,9 +81,8 @@ def _head(project: Project, chain: Chain, given: str | None) -> str | None:
     found = chain.heads_above(label) if label else tuple(head for head in chain.heads if head == name)
     if len(found) != 1:
         there = ", ".join(chain.heads) or "none"
-        raise ConfigError(
-            f"--head {given} is not one head of this chain; there are {there}{_unread(project)}"
-        )
+        message = f"--head {given} is not one head of this chain; there are {there}{_unread(project)}"
+        raise ConfigError(message)
     return found[0]
 
 
@@ -97,7 +99,7 @@ def _unread(project: Project) -> str:
 
 
 def _directory(project: Project, chain: Chain, down: str | None) -> Path:
-    """Return the innermost location of the predecessor; raise ConfigError if several locations are possible."""
+    """Return the innermost location of the predecessor; raise ConfigError if several are possible."""
     if len(project.versions) == 1:
         return project.versions[0]
     file = chain.by_id[down].path.resolve() if down is not None else Path()
@@ -105,16 +107,6 @@ def _directory(project: Project, chain: Chain, down: str | None) -> Path:
         return max(holding, key=lambda each: len(each.resolve().parts))
     there = ", ".join(map(str, project.versions))
     raise ConfigError(f"the project has several version locations, {there}: name one with --version-path")
-
-
-def _refuse_elsewhere(project: Project, directory: Path) -> None:
-    """Refuse a directory that Alembic would not search for revisions."""
-    for location in project.versions:
-        here, there = directory.resolve(), location.resolve()
-        if here == there or (project.recursive and here.is_relative_to(there)):
-            return
-    known = ", ".join(map(str, project.versions))
-    raise ConfigError(f"--version-path {directory} is no version location of this project; there are {known}")
 
 
 def _now(project: Project) -> datetime:
@@ -130,7 +122,10 @@ def _now(project: Project) -> datetime:
 def _file_name(project: Project, id_: str, message: str, created_at: datetime) -> str:
     """Name the file like `alembic revision`."""
     slug = "_".join(re.findall(r"\w+", message)).lower()
-    length = _slug_length(project)
+    given = project.option("truncate_slug_length") or str(SLUG_LENGTH)
+    if not given.isdigit():
+        raise ConfigError(f"{project.config}: truncate_slug_length {given} is no number: correct it")
+    length = int(given) or SLUG_LENGTH
     if len(slug) > length:
         slug = slug[:length].rsplit("_", 1)[0] + "_"
     parts = {name: getattr(created_at, name) for name in ("year", "month", "day", "hour", "minute", "second")}
@@ -138,17 +133,9 @@ def _file_name(project: Project, id_: str, message: str, created_at: datetime) -
     try:
         name = template % {"rev": id_, "slug": slug, "epoch": int(created_at.timestamp()), **parts}
     except (KeyError, ValueError, TypeError) as error:
-        raise ConfigError(
-            f"{project.config}: file_template {template} cannot be filled in: correct it"
-        ) from error
+        message = f"{project.config}: file_template {template} cannot be filled in: correct it"
+        raise ConfigError(message) from error
     return f"{name}.py"
-
-
-def _slug_length(project: Project) -> int:
-    given = project.option("truncate_slug_length") or str(SLUG_LENGTH)
-    if not given.isdigit():
-        raise ConfigError(f"{project.config}: truncate_slug_length {given} is no number: correct it")
-    return int(given) or SLUG_LENGTH
 
 
 # Text of revisions: the ledger's, and contracts.
@@ -288,15 +275,20 @@ def draft_start(project: Project, chain: Chain, name: str, wanted: WantedRevisio
         raise ConfigError(f"a runbook cannot be called {name}: write lower-case letters, digits and hyphens")
     page = runbooks_for(project) / f"{name}.md"
     refuse_existing(page)
-    there = next(_installing(chain), None)
-    ledger, drafts = (there.id, ()) if there is not None else _ledger(project, chain, wanted)
+    there = next((each.id for each in chain if _INSTALLS.search(read_source(each.path))), None)
+    drafts = []
+    if there is None:
+        place = find_place(project, chain, wanted)
+        refuse_existing(place.path)
+        there = place.id
+        drafts = [Draft(place.path, ledger_revision(place, by_engine=bool(engines_of(project))))]
     env = project.scripts / "env.py"
     source = env.read_text(encoding="utf-8", errors="replace") if env.is_file() else ""
     return Started(
         name,
         page,
-        (Draft(page, skeleton(name, ledger)), *drafts),
-        ledger,
+        (Draft(page, skeleton(name, there)), *drafts),
+        there,
         env,
         bool(_GUARDED.search(source)),
         bool(_PER_MIGRATION.search(source)),
@@ -305,29 +297,14 @@ def draft_start(project: Project, chain: Chain, name: str, wanted: WantedRevisio
 
 def runbooks_for(project: Project) -> Path:
     """Return the present or future directory of runbooks: beside the configuration, if it names one chain."""
-    if project.runbooks.is_dir() or project.config is None or _names_several_chains(project):
+    ini = project.configuration.ini if project.configuration else None
+    chains = sum("script_location" in project.lines(section) for section in (ini.sections() if ini else []))
+    if project.runbooks.is_dir() or project.config is None or chains > 1:
         return project.runbooks
     return from_here(project.config.resolve().parent / "runbooks")
-
-
-def _names_several_chains(project: Project) -> bool:
-    ini = project.configuration.ini if project.configuration else None
-    sections = ini.sections() if ini else []
-    return sum("script_location" in project.lines(section) for section in sections) > 1
 
 
 def skeleton(name: str, ledger: str) -> str:
     """Write a runbook with placeholder checks that fail."""
     source = files("pipestate.project.scaffold").joinpath("skeleton.md").read_text(encoding="utf-8")
     return Template(source).substitute(name=name, ledger=ledger)
-
-
-def _installing(chain: Chain) -> Iterator[Revision]:
-    return (revision for revision in chain if _INSTALLS.search(read_source(revision.path)))
-
-
-def _ledger(project: Project, chain: Chain, wanted: WantedRevision) -> tuple[str, tuple[Draft, ...]]:
-    place = find_place(project, chain, wanted)
-    refuse_existing(place.path)
-    text = ledger_revision(place, by_engine=bool(engines_of(project)))
-    return place.id, (Draft(place.path, text),)

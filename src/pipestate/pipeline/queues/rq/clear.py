@@ -3,9 +3,9 @@
 A page of jobs is one round trip, and a changed job does not affect the others. With WATCH and MULTI, a page
 would restart after each change, or every job would need three round trips.
 
-RQ's own `Job.delete` would leave the results, and the id in the sets of its dependencies. A restore covers the
-hash, results, registry entry with score, dependencies, dependents, group, and expiry times. It excludes runs
-left by a killed worker, because RQ would treat them as work in progress.
+RQ's own `Job.delete` would leave the results, and the id in the sets of its dependencies. A restore covers
+the hash, results, registry entry with score, dependencies, dependents, group, and expiry times. It excludes
+runs left by a killed worker, because RQ would treat them as work in progress.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

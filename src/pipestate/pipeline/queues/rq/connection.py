@@ -99,9 +99,8 @@ def connected(redis_url: str) -> Iterator["Redis"]:
     except ResponseError as error:
         raise Unreachable(f"Redis refuses: {_reason(error)}; check the rights of its user") from error
     except RedisError as error:
-        raise Unreachable(
-            f"Redis does not answer: {_reason(error)}; check --redis-url or REDIS_URL"
-        ) from error
+        message = f"Redis does not answer: {_reason(error)}; check --redis-url or REDIS_URL"
+        raise Unreachable(message) from error
 
 
 def _reason(error: Exception) -> str:
