@@ -29,15 +29,8 @@ from pipestate.database.connections import choose
 from pipestate.database.embedded import relax, start_server
 from pipestate.database.interrupt import telling
 from pipestate.database.urls import parse_url, shown
-from pipestate.rehearse.copying import database, reaper
-from pipestate.rehearse.copying.programs import (
-    REMOVED,
-    Dump,
-    copy_rows,
-    dump_schema,
-    restore_rest,
-    restore_tables,
-)
+from pipestate.rehearse.copying import fill, reaper
+from pipestate.rehearse.copying.fill import REMOVED, Dump
 from pipestate.rehearse.copying.require import (
     WantedClone,
     different,
@@ -157,13 +150,13 @@ class CloneBuilder:
             clone, same_locale, grants = self._bring_schema(moment)
             rows = self._bring_rows(moment, clone, sum(each.bytes for each in tables))
         self.output.say("production is left alone from here on; building indexes and constraints")
-        grants += restore_rest(self.dump, clone)
+        grants += fill.restore_rest(self.dump, clone)
         with self._on_clone(), session(clone, autocommit=True) as target:
-            database.set_unread_sequences(target, found.counters)
-            empty = database.refresh_views(target, found.materialized_views)
-            refused = database.apply_settings(target, found)
-            database.wait_for_the_disk(target)
-        for line in (*different(found, same_locale=same_locale), *database.unlike(grants, empty, refused)):
+            fill.set_unread_sequences(target, found.counters)
+            empty = fill.refresh_views(target, found.materialized_views)
+            refused = fill.apply_settings(target, found)
+            fill.wait_for_the_disk(target)
+        for line in (*different(found, same_locale=same_locale), *fill.unlike(grants, empty, refused)):
             self.output.say(line)
         took = f"{time.monotonic() - start:.1f} s"
         self.output.say(
@@ -183,14 +176,14 @@ class CloneBuilder:
     def _bring_schema(self, moment: Snapshot) -> tuple[URL, bool, list[str]]:
         """Create the tables; return their URL, whether the locale is production's, and the failed grants."""
         found = moment.found
-        dump_schema(moment, self.dump, [each.quoted for each in found.unreadable_archives])
+        fill.dump_schema(moment, self.dump, [each.quoted for each in found.unreadable_archives])
         with self._on_clone():
-            clone, same_locale = database.create_database(self.admin, found)
+            clone, same_locale = fill.create_database(self.admin, found)
         missing = [each.name for each in missing_extensions(found, self.dump.version)]
-        grants = restore_tables(self.dump, clone, missing)
+        grants = fill.restore_tables(self.dump, clone, missing)
         with self._on_clone(), session(clone, autocommit=True) as target:
-            ask(target, database.NO_HANDLERS)
-            ask(target, database.TAKE_OVER)
+            ask(target, fill.NO_HANDLERS)
+            ask(target, fill.TAKE_OVER)
         return clone, same_locale, grants
 
     def _bring_rows(self, moment: Snapshot, clone: URL, total: int) -> list[int]:
@@ -199,7 +192,7 @@ class CloneBuilder:
         if self.wanted.schema_only and not options:
             return []
         tell = self.output.on_progress
-        return copy_rows(moment, self.dump, clone, options, lambda count: tell(min(count, total), total))
+        return fill.copy_rows(moment, self.dump, clone, options, lambda count: tell(min(count, total), total))
 
     @contextmanager
     def _on_clone(self) -> Iterator[None]:
