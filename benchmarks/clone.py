@@ -23,8 +23,8 @@ from _results import keep
 from pipestate.database.embedded import embedded_binaries, embedded_server
 from pipestate.rehearse.clone import vacuum
 from pipestate.rehearse.contents import read_contents
+from pipestate.rehearse.copying.fill import Dump
 from pipestate.rehearse.copying.make import CloneBuilder, CopyOutput
-from pipestate.rehearse.copying.programs import Dump
 from pipestate.rehearse.copying.require import WantedClone
 
 VERSION = 18

@@ -59,7 +59,8 @@ def run_command(ini: Path, options: str) -> float:
     code, out, err = _run_program(words, ini.resolve().parent if ini.is_file() else ini, timeout_s)
     program = plain(words[0])
     if code != 0:
-        raise Unreachable(f"{program} ended with {_ending(code)}{_first_line(err)}")
+        ending = f"signal {-code}" if code < 0 else f"exit code {code}"
+        raise Unreachable(f"{program} ended with {ending}{_first_line(err)}")
     return _number(program, out, err)
 
 
@@ -105,10 +106,6 @@ def _number(program: str, out: str, err: str) -> float:
         printed = f"{plain(out.strip())[:LONGEST_LINE]!r}" if out.strip() else "nothing"
         raise Unreachable(f"{program} printed {printed} instead of a number{_first_line(err)}")
     return number
-
-
-def _ending(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def _first_line(err: str) -> str:

@@ -243,8 +243,7 @@ def compat(
     Example: pipestate compat --on postgresql://app@localhost/clone --statements queries.sql
     """
     from pipestate.project.graph import find_targets
-    from pipestate.rehearse.compat import compat
-    from pipestate.rehearse.statements import read_statements
+    from pipestate.rehearse.compat import compat, read_statements
 
     refuse_unwritable(output)
     given = read_statements(statements, where.source(production))

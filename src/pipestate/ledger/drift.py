@@ -5,12 +5,11 @@ view `drift` compares them. Rehearsals compare the definitions before and after.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import Connection, select
 
@@ -126,7 +125,9 @@ def read_drift(connection: Connection, *, schema: str | None = None) -> Drift | 
     ).first()
     if last is None:
         return None
-    rows = _rows(connection)
+    view = qualified("drift", connection.dialect.name)
+    query = f"SELECT kind, schema, name, change FROM {view} ORDER BY schema, name, kind"
+    rows = connection.exec_driver_sql(query, execution_options=AS_WRITTEN).all()
     server = next((row.name for row in rows if row.kind == "server"), None)
     found = (
         Difference(row.kind, named(row.schema, row.name) if schema is None else row.name, row.change)
@@ -144,48 +145,38 @@ def require_drift(connection: Connection) -> Drift:
     return found
 
 
-def _rows(connection: Connection) -> list[Any]:
-    view = qualified("drift", connection.dialect.name)
-    query = f"SELECT kind, schema, name, change FROM {view} ORDER BY schema, name, kind"
-    return list(connection.exec_driver_sql(query, execution_options={"no_parameters": True}))
-
-
 def edited_files(connection: Connection, position: Position) -> tuple[str, ...]:
     """Compare the files of applied revisions with the ledger; return one sentence per kind of difference.
 
     Return an empty tuple without a ledger that this role may read.
     """
     state = look(connection)
-    if (
-        not state.installed
-        or state.missing
-        or position.version_table is None
-        or find_foreign_owner(connection)
-    ):
+    if not state.installed or state.missing or position.version_table is None:
+        return ()
+    if find_foreign_owner(connection):
         return ()
     edited, reused = [], []
     for revision, title, recorded in _recorded(connection, position.version_table):
         path = position.paths.get(revision)
-        if (
-            path is None
-            or revision not in position.applied
-            or not path.is_file()
-            or hash_file(path) == recorded
-        ):
+        if path is None or revision not in position.applied or not path.is_file():
+            continue
+        if hash_file(path) == recorded:
             continue
         now = read_revision(path).title
         if title and now != title:
             reused.append(f'{revision} was "{title}" and is "{now}" in {from_here(path)}')
         else:
             edited.append(str(from_here(path)))
-    return tuple(_sentences(edited, reused))
-
-
-def _sentences(edited: Sequence[str], reused: Sequence[str]) -> Iterator[str]:
+    said = []
     if edited:
-        yield f"edited after it was applied here: {_listed(edited)}; write a new revision for a new change"
+        said.append(
+            f"edited after it was applied here: {_listed(edited)}; write a new revision for a new change"
+        )
     if reused:
-        yield f"applied here with another content, so the id was reused: {_listed(reused)}; give the new file its own id"
+        said.append(
+            f"applied here with another content, so the id was reused: {_listed(reused)}; give the new file its own id"
+        )
+    return tuple(said)
 
 
 def _listed(names: Sequence[str]) -> str:

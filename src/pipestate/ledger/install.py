@@ -75,7 +75,7 @@ def _on_sqlite(only: Sequence[str] | None) -> list[str]:
     for table in _chosen_tables(ledger_on("sqlite"), only):
         found.append(_tidy(str(CreateTable(table, if_not_exists=True).compile(dialect=SQLITE))))
         found += [
-            str(CreateIndex(index, if_not_exists=True).compile(dialect=SQLITE)) for index in table.indexes
+            str(CreateIndex(each, if_not_exists=True).compile(dialect=SQLITE)) for each in table.indexes
         ]
     if only is None:
         for view in view_statements("sqlite"):
@@ -99,25 +99,17 @@ def block(*, only: Sequence[str] | None = None, functions: str | None = None) ->
         ),
     ]
     for table in _chosen_tables(ledger_on("postgresql"), only):
-        parts += [_create(table), _add_missing(table), *_indexes(table)]
+        create = _indented(_tidy(str(CreateTable(table).compile(dialect=POSTGRESQL))), 4)
+        parts.append(f"  IF to_regclass('{table}') IS NULL THEN\n{create};\n  END IF;")
+        parts.append(_add_missing(table))
+        for index in sorted(table.indexes, key=lambda index: str(index.name)):
+            made = CreateIndex(index).compile(dialect=POSTGRESQL)
+            parts.append(f"  IF to_regclass('{SCHEMA}.{index.name}') IS NULL THEN\n    {made};\n  END IF;")
     parts.append(functions or install_block())
     if only is None:
         parts += [_indented(view, 2) for view in view_statements("postgresql")]
     parts.append("  PERFORM pg_catalog.set_config('search_path', path_before, true);")
     return "\n".join(parts)
-
-
-def _create(table: Table) -> str:
-    create = _tidy(str(CreateTable(table).compile(dialect=POSTGRESQL)))
-    return f"  IF to_regclass('{table}') IS NULL THEN\n{_indented(create, 4)};\n  END IF;"
-
-
-def _indexes(table: Table) -> list[str]:
-    found = []
-    for index in sorted(table.indexes, key=lambda index: str(index.name)):
-        create = CreateIndex(index).compile(dialect=POSTGRESQL)
-        found.append(f"  IF to_regclass('{SCHEMA}.{index.name}') IS NULL THEN\n    {create};\n  END IF;")
-    return found
 
 
 def _add_missing(table: Table) -> str:

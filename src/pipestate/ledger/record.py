@@ -17,7 +17,6 @@ from sqlalchemy import Connection, TextClause, bindparam, insert, null, select, 
 
 from pipestate.core.errors import ConfigError
 from pipestate.database.connections import choose, engine_of
-from pipestate.ledger.functions import require_functions
 from pipestate.ledger.state import (
     LedgerState,
     describe_foreign,
@@ -181,6 +180,10 @@ def _result_values(verdict: Verdict) -> dict[str, Any]:
 
 def record_schema(connection: Connection, revision: str | None) -> None:
     """Record the current schema; PostgreSQL skips a record that equals the last one."""
+    from pipestate.ledger.functions import (
+        require_functions,  # reads every function; other writers do not need it
+    )
+
     if engine_of(connection).HAS_ROLES:
         require_functions(connection)
     statement = text(choose(_RECORD, connection)).bindparams(bindparam("revision"), bindparam("actor"))

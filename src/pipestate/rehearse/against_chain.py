@@ -22,7 +22,7 @@ from pipestate.ledger.state import has_ledger
 from pipestate.project.graph import Chain, Position
 from pipestate.rehearse.child_process import Step, Trace, refusal, run_child
 from pipestate.rehearse.clone import Job
-from pipestate.rehearse.copying.database import apply_settings, create_database
+from pipestate.rehearse.copying.fill import apply_settings, create_database
 from pipestate.rehearse.copying.make import TemporaryPlace, clone_server, temporary_place
 from pipestate.rehearse.copying.snapshot import read_production, session
 

@@ -4,10 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from pipestate.rehearse.child_process import GateOutcome, Statement, Trace
+from pipestate.rehearse.child_process import GateOutcome, Statement, Trace, first_word
 from pipestate.rehearse.clone import Table
 from pipestate.rehearse.impact import MODES, STRONGEST, RevisionImpact, TableImpact
-from pipestate.rehearse.statements import first_word
 from pipestate.rehearse.watch import BLOCKING, READER, SAMPLE_S, WRITER, Seen, Sighting, Wait
 
 APART_S = 3 * SAMPLE_S  # sightings further apart are two locks

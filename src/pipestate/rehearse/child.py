@@ -39,7 +39,8 @@ from pipestate.migration.failure import explain
 from pipestate.migration.gate import gate_listener
 from pipestate.migration.upgrade import alembic_config, only_on
 from pipestate.project.find import Project, find_described
-from pipestate.rehearse.statements import first_word, prepare
+from pipestate.rehearse.child_process import first_word
+from pipestate.rehearse.compat import prepare
 from pipestate.verify.report import Report
 
 Tell = Callable[..., None]

@@ -6,6 +6,7 @@ Times are `time.monotonic()`, which the two processes share.
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -18,7 +19,27 @@ from pipestate.core.errors import ConfigError, PipestateError, Unreachable
 from pipestate.database.urls import as_env_py_wants
 from pipestate.project.find import describe
 from pipestate.rehearse.clone import HALF_MIGRATED, Job
-from pipestate.rehearse.statements import Prepared, read_prepared
+
+LAST_WORDS_S = 2.0
+FIRST_WORD = re.compile(r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*([A-Za-z]+)", re.DOTALL)
+Step = tuple[str, str]  # an Alembic command and its target
+Column = tuple[str, str]  # name and type
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The error of preparing or planning a statement, and the columns that it returns, if known."""
+
+    error: str | None
+    columns: tuple[Column, ...] | None = None
+    plan_error: str | None = None
+
+
+def read_prepared(said: Sequence[Any]) -> Prepared:
+    """Read the child's report of one statement."""
+    error, columns, plan_error = said
+    known = tuple((name, kind) for name, kind in columns) if columns is not None else None
+    return Prepared(error, known, plan_error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +117,7 @@ class Trace:
 
     statements: list[Statement] = field(default_factory=list)
     begun: list[Begun] = field(default_factory=list)
-    ended: list[tuple[int, float]] = field(
-        default_factory=list
-    )  # sessions with the ends of their transactions
+    ended: list[tuple[int, float]] = field(default_factory=list)  # sessions, and ends of their transactions
     gates: list[GateOutcome] = field(default_factory=list)
     prepared: list[tuple[str | None, list[Prepared]]] = field(default_factory=list)  # by the revision before
     failure: Failure | None = None
@@ -140,8 +159,14 @@ class Trace:
         return before[-1] if before else None
 
 
-LAST_WORDS_S = 2.0
-Step = tuple[str, str]  # an Alembic command and its target
+def first_word(statement: str) -> str:
+    """Return the first word of a statement, after comments, in capitals.
+
+    >>> first_word("/* why */ -- who\\n (select 1)"), first_word("")
+    ('SELECT', '')
+    """
+    found = FIRST_WORD.match(statement)
+    return found[1].upper() if found else ""
 
 
 @contextmanager

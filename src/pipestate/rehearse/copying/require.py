@@ -115,7 +115,7 @@ def missing_extensions(found: Inventory, version: int) -> list[Extension]:
 
 def tables_with_rows(found: Inventory, wanted: WantedClone) -> list[Relation]:
     """List the tables to copy with their rows; with `schema_only`, the version table and the ledger."""
-    left_out = {each.oid for each in (*found.unreadable_archives, *_unreachable(found))}
+    left_out = {each.oid for each in (*found.unreadable_archives, *found.unreachable)}
     return [
         each
         for each in found.relations
@@ -128,9 +128,8 @@ def tables_with_rows(found: Inventory, wanted: WantedClone) -> list[Relation]:
 def rows_wanted(found: Inventory, wanted: WantedClone) -> list[str]:
     """Write pg_dump's options for these tables, and for the sequences that the role may read."""
     if wanted.schema_only:
-        names = [each.quoted for each in tables_with_rows(found, wanted)]
-        names += [each.quoted for each in found.counters if each.is_readable]
-        included = [f"--table={name}" for name in names]
+        included = [f"--table={each.quoted}" for each in tables_with_rows(found, wanted)]
+        included += [f"--table={each.quoted}" for each in found.counters if each.is_readable]
     else:
         included = ["--no-unlogged-table-data"] if found.in_recovery else []
         included += [f"--exclude-table={each.quoted}" for each in found.unreadable_archives]
@@ -150,7 +149,7 @@ def left_out(found: Inventory, wanted: WantedClone, version: int) -> Iterator[st
         yield f"the rows of foreign tables, which cannot be asked there: {_named(found.foreign_tables)}"
     if archives := found.unreadable_archives:
         yield f"archives that {found.role} may not read: {_named([each.name for each in archives])}"
-    if unlogged := _unreachable(found):
+    if unlogged := found.unreachable:
         yield f"the rows of unlogged tables, which a standby has not: {_named([each.name for each in unlogged])}"
     if found.large_objects:
         yield many(found.large_objects, "large object")
@@ -173,10 +172,6 @@ def different(found: Inventory, *, same_locale: bool) -> Iterator[str]:
             f"{found.role} may not read the values of sequences ({names}): they go on behind the largest value of their "
             f"column, or begin anew; GRANT SELECT ON ALL SEQUENCES would let it"
         )
-
-
-def _unreachable(found: Inventory) -> list[Relation]:
-    return [each for each in found.relations if found.in_recovery and each.is_unlogged]
 
 
 def _named(names: Sequence[str]) -> str:

@@ -7,14 +7,14 @@ psycopg2's own.
 """
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import psycopg2
 from psycopg2 import Error, errors
-from psycopg2.extensions import ISOLATION_LEVEL_REPEATABLE_READ, get_wait_callback, set_wait_callback
+from psycopg2.extensions import ISOLATION_LEVEL_REPEATABLE_READ
 from sqlalchemy import URL
 
 from pipestate.core.errors import Unreachable
@@ -35,8 +35,7 @@ def session(url: URL, *, autocommit: bool = False) -> Iterator[Any]:
     arguments = url.get_dialect()().create_connect_args(url)[1]
     named = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate clone"}
     try:
-        with blocking():
-            driver = psycopg2.connect(**{**named, **arguments})
+        driver = psycopg2.connect(**{**named, **arguments})
     except psycopg2.Error as error:
         raise Unreachable(
             f"cannot reach {shown(url)}: {said(error, url)}; check that the server runs and the URL is right"
@@ -46,20 +45,6 @@ def session(url: URL, *, autocommit: bool = False) -> Iterator[Any]:
         yield driver
     finally:
         driver.close()
-
-
-@contextmanager
-def blocking() -> Iterator[None]:
-    """Make psycopg2 wait by itself, as COPY requires.
-
-    A connection made under a wait callback buffers in memory for a slow server. Cancelling does not end its COPY.
-    """
-    callback = get_wait_callback()
-    set_wait_callback(None)
-    try:
-        yield
-    finally:
-        set_wait_callback(callback)
 
 
 def ask(driver: Any, query: str) -> Rows:
@@ -249,7 +234,7 @@ class Inventory:
     materialized_views: tuple[str, ...]
     foreign_tables: tuple[str, ...]
     roles: tuple[str, ...]  # SQL statements
-    settings: tuple[tuple[str, str], ...]
+    settings: Mapping[str, str]
 
     @property
     def name(self) -> str:
@@ -266,10 +251,14 @@ class Inventory:
         return [each for each in self.relations if not each.is_readable and each.schema == ARCHIVE]
 
     @property
+    def unreachable(self) -> list[Relation]:
+        """The unlogged tables of a standby, which has no rows of them."""
+        return [each for each in self.relations if self.in_recovery and each.is_unlogged]
+
+    @property
     def locale(self) -> str:
-        return str(
-            self.database.get("datlocale") or self.database.get("daticulocale") or self.database["datcollate"]
-        )
+        own = self.database
+        return str(own.get("datlocale") or own.get("daticulocale") or own["datcollate"])
 
 
 def read_inventory(driver: Any) -> Inventory:
@@ -284,7 +273,7 @@ def read_inventory(driver: Any) -> Inventory:
         materialized_views=tuple(name for (name,) in ask(driver, VIEWS)),
         foreign_tables=tuple(name for (name,) in ask(driver, FOREIGN_TABLES)),
         roles=tuple(statement for query in (ROLES, MEMBERSHIPS) for (statement,) in ask(driver, query)),
-        settings=tuple((name, value) for name, value in ask(driver, DATABASE_SETTINGS)),
+        settings=dict(ask(driver, DATABASE_SETTINGS)),
     )
 
 
@@ -297,7 +286,7 @@ SETTINGS = {
     "idle_in_transaction_session_timeout": "0",
     "search_path": "pg_catalog",
 }
-SINCE = {"transaction_timeout": 170000}
+HAS_TRANSACTION_TIMEOUT = 170000
 LOCKED = (
     "somebody has held a table of {url} locked for {time}, such as a migration that runs: nothing was copied, try again "
     "when it is over"
@@ -360,11 +349,12 @@ def _locked(driver: Any, url: URL) -> Inventory:
     for _ in range(TRIES):
         before = _read_unlocked(driver)
         driver.rollback()
-        known = [name for name, since in SINCE.items() if driver.server_version >= since]
-        values = {**SETTINGS, **dict.fromkeys(known, "0")}
+        has_timeout = driver.server_version >= HAS_TRANSACTION_TIMEOUT
+        values = SETTINGS | ({"transaction_timeout": "0"} if has_timeout else {})
         ask(driver, "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in values.items()))
         with suppress(errors.UndefinedTable, errors.InvalidSchemaName):
-            _lock(driver, _lockable(before))
+            if names := ", ".join(f"ONLY {table}" for table in sorted(_lockable(before))):
+                ask(driver, f"LOCK TABLE {names} IN ACCESS SHARE MODE")
             found = read_inventory(driver)
             if _lockable(found) == _lockable(before):
                 return replace(found, search_path=before.search_path)  # the session's own path has changed
@@ -375,9 +365,3 @@ def _locked(driver: Any, url: URL) -> Inventory:
 def _lockable(found: Inventory) -> set[str]:
     left_out = {each.oid for each in found.unreadable_archives}
     return {each.quoted for each in found.relations if each.oid not in left_out}
-
-
-def _lock(driver: Any, tables: set[str]) -> None:
-    if tables:
-        names = ", ".join(f"ONLY {table}" for table in sorted(tables))
-        ask(driver, f"LOCK TABLE {names} IN ACCESS SHARE MODE")

@@ -30,13 +30,9 @@ Far = Callable[[Way], Awaitable[Way]]
 
 
 @contextmanager
-def tunnel(info: Any, place: Path) -> Iterator[tuple[str, int]]:
-    """Yield a host and a port that reach a connection's server; without TLS, the connection's own."""
+def tunnel(info: Any, host: str, place: Path) -> Iterator[tuple[str, int]]:
+    """Yield a host and a port that reach a connection's server at `host`, through TLS."""
     settings = info.dsn_parameters
-    host = settings.get("hostaddr") or info.host
-    if not info.ssl_in_use:
-        yield host, info.port
-        return
     if settings.get("channel_binding") == "require":
         raise ConfigError("channel_binding=require cannot be kept by pg_dump here: leave it out of the URL")
     context = tls_context(settings, Path.home() / ".postgresql")

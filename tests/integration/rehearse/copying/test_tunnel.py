@@ -7,7 +7,7 @@ import pytest
 
 from pipestate.core.errors import Unreachable
 from pipestate.database.embedded import embedded_versions
-from pipestate.rehearse.copying.programs import run_program, way_to
+from pipestate.rehearse.copying.fill import run_program, way_to
 from pipestate.rehearse.copying.snapshot import session
 from pipestate.rehearse.copying.tunnel import tls_context
 from support.servers import Database

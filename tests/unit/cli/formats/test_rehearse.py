@@ -15,7 +15,7 @@ from pipestate.cli.formats.rehearse import (
 )
 from pipestate.cli.rehearse import WIDEST
 from pipestate.rehearse.child_process import Failure, GateOutcome
-from pipestate.rehearse.compat import Compat, StatementResult
+from pipestate.rehearse.compat import Compat, Reason, StatementResult
 from pipestate.rehearse.impact import (
     LimitFinding,
     LimitVerdict,
@@ -25,7 +25,6 @@ from pipestate.rehearse.impact import (
     Return,
     RevisionImpact,
 )
-from pipestate.rehearse.statements import Reason
 from pipestate.rehearse.writes import BrokenWrite, Writes
 from pipestate.verify.report import Gate, PhaseReport
 from support.alembic_runs import ROOT
