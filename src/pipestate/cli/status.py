@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 5.0
 STDOUT = Path("-")
+TICK_S = 0.2  # delay until a resized window is redrawn
 
 
 @project_options
@@ -205,8 +206,6 @@ def drawn(to: Target, names: list[str], timeout: float, *, verbose: bool) -> "Dr
     standing = look(to, names, timeout)
     return lambda width: status_picture(standing, width, to.calls, verbose=verbose)
 
-
-TICK_S = 0.2  # delay until a resized window is redrawn
 
 # Draws a picture for a number of columns.
 Draw = Callable[[int], "RenderableType"]
