@@ -104,7 +104,7 @@ def gate(
     jobs: Jobs = DEFAULT_JOBS,
     version_table: VersionTable = None,
 ) -> None:
-    """Is this gate open in each database? Where not, what is missing.
+    """Say in which databases a gate is open, and which checks close it in the others.
 
     Example: pipestate fleet gate readiness --databases tenants.txt
     """
@@ -126,7 +126,7 @@ def plan(
     jobs: Jobs = DEFAULT_JOBS,
     version_table: VersionTable = None,
 ) -> None:
-    """Where is each database, how many revisions are pending, and what is its next step?
+    """Show the revision, the pending revisions and the next step of each database.
 
     Example: pipestate fleet plan --databases tenants.txt
     """
@@ -194,7 +194,7 @@ def upgrade(
 ) -> None:
     """Upgrade many databases in waves; each wave is verified before the next.
 
-    A closed gate holds back its revision in that database alone. After a kill, the same command goes on.
+    A closed gate holds back its revision in that database alone. After a kill, the same command continues.
 
     Example: pipestate fleet upgrade --databases tenants.txt --waves 1,10%,100%
     """
@@ -222,7 +222,7 @@ def merge(
     ],
     json_: Lines = False,
 ) -> None:
-    """Join what the shards of an upgrade wrote; a shard that is missing or was killed is named, exit code 3.
+    """Join the output of all shards of an upgrade; name each missing or killed shard, exit code 3.
 
     Example: pipestate fleet merge shard-*.jsonl
     """
