@@ -103,8 +103,8 @@ def test_a_line_says_what_is_wrong_with_one_database_and_the_last_what_differs(d
         (("verify", "--databases", "nowhere.txt"), "cannot read nowhere.txt: No such file"),
         (("verify", "--databases", "empty.txt"), "empty.txt names no database"),
         (("verify", "--databases", "-"), "stdin names no database"),
-        (("verify", "--databases", "good.txt", "--phase", "nowhere"), "there is no phase nowhere"),
-        (("gate", "nowhere", "--databases", "good.txt"), "there is no phase nowhere"),
+        (("verify", "--databases", "good.txt", "--phase", "nowhere"), "no phase is called nowhere"),
+        (("gate", "nowhere", "--databases", "good.txt"), "no phase is called nowhere"),
         (("plan",), "--databases"),
         (("verify", "--databases", "good.txt", "--jobs", "0"), "--jobs"),
     ],
@@ -134,7 +134,7 @@ def test_phases_that_are_named_are_asked_each_once(directory: Path) -> None:
             ("more/one", "closed"),
             ("shop/ready", "open"),
         ]
-    assert (wrong, "there is no phase two" in stderr) == (2, True)
+    assert (wrong, "no phase is called two" in stderr) == (2, True)
 
 
 def test_a_broken_page_is_refused_once_for_all(directory: Path) -> None:
@@ -217,7 +217,7 @@ def test_an_upgrade_says_what_is_held_and_what_is_pending(directory: Path, tenan
         (("upgrade", "--databases", "good.txt", "--waves", "many"), "write how far each wave goes"),
         (("upgrade", "--databases", "good.txt", "--shard", "3"), "JOB_COMPLETION_INDEX"),
         (("upgrade", "nowhere", "--databases", "good.txt"), "nowhere: no revision"),
-        (("upgrade", "--databases", "good.txt", "--phase", "nowhere"), "there is no phase nowhere"),
+        (("upgrade", "--databases", "good.txt", "--phase", "nowhere"), "no phase is called nowhere"),
         (("merge", "nowhere.jsonl"), "cannot read nowhere.jsonl"),
         (("merge", "good.txt"), "good.txt:1: not a line of"),
     ],

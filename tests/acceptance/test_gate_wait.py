@@ -56,7 +56,7 @@ def test_a_database_that_is_away_for_a_while_is_asked_again(gated: Project, post
         server.run(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
         lost = process.stderr.readline()
         assert "is not currently accepting connections" in lost
-        assert lost.endswith("asking again\n")
+        assert lost.endswith("trying again\n")
         server.run(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
         assert process.stderr.readline() == "orders/ready: missing: approved\n"
         approve(gated)

@@ -283,7 +283,7 @@ def test_a_role_that_cannot_read_the_last_records_records_all_the_same(
         done = book.verify(PIPESTATE_DATABASE_URL=url)
         assert (done.returncode, book.records()) == (1, 1), done.stderr
         assert (
-            "warning: nobody is told of changes, the last records cannot be read: permission denied"
+            "warning: no webhook was notified: the last records cannot be read: permission denied"
             in done.stderr
         )
     finally:
@@ -303,7 +303,7 @@ def usage(*arguments: str, **environment: str) -> Done:
 def test_notify_without_record_is_wrong_usage() -> None:
     done = usage("--notify", f"http://127.0.0.1:1/{SECRET}")
     assert done.returncode == 2
-    assert done.stderr == "pipestate: --notify tells what is news since the last record: add --record\n"
+    assert done.stderr == "pipestate: --notify compares the run with the last record: add --record\n"
 
 
 @pytest.mark.parametrize(

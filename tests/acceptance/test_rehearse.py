@@ -146,7 +146,7 @@ def test_gates_are_asked_and_passed_and_a_failure_says_where_the_clone_is(
     screen = " ".join(done.stdout.split())
     assert (done.returncode, version(clone), version(pg)) == (1, "b2", "b2"), done.stderr
     postgres.drop(clone)
-    assert "gate shop/ready is closed: approved, passed for the rehearsal" in screen
+    assert "gate shop/ready is closed: approved; the rehearsal ignored it" in screen
     assert "waiting for it is bounded (read from lock_timeout: 200 ms)" in screen
     assert "Gate shop/ready: closed (approved), as before" in screen
     assert "plus the time until production's oldest transaction on order_log ends" in screen

@@ -137,12 +137,12 @@ def test_status_answers_what_people_ask(weeks: Database) -> None:
         "5 of 7 days, opens",
         "at the earliest, and not before backup-taken",
         "sites-consolidation/backfill is closed now",
-        "signed code-deployed: dba@example.com, holds for 47 days more",
+        "signed code-deployed: dba@example.com, valid for another 47 days",
         "unsigned backup-taken: the sign-off of dba@example.com expired 6 hours ago",
         "pipestate attest sites-consolidation/readiness/backup-taken --by YOU",
         "days ✗■■■···■■■■■",
         "12 days ago, by cron: counters-consistent: 2 rows, first: overshot",
-        "by ops: incident 42 had failed: soak 0006 was taken back since, and is not applied now",
+        "by ops: incident 42 failed checks: soak 0006 was downgraded since",
         "state: 41 %, 40 rows of sites updated",
         "0006: the longest wait 12 ms",
         "deferred_coordinators 0 2 hours rq fails backfill/deferred-coordinators",
@@ -160,8 +160,8 @@ def test_a_force_that_was_taken_back_is_said_to_be(legacy_0005: Database) -> Non
     chain.downgrade("0005")
     assert data_of(legacy_0005, "status")["forced"]["applied"] is False
     said = " ".join(on(legacy_0005, "status").stdout.split())
-    assert "ticket 4711 had failed: " in said
-    assert "0007 was taken back since, and is not applied now" in said
+    assert "ticket 4711 failed checks: " in said
+    assert "0007 was downgraded since" in said
     page = on(legacy_0005, "report", "--output", "-").stdout
     assert "Revision 0007 was downgraded since, and is not applied now." in page
 

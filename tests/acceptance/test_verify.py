@@ -140,8 +140,8 @@ def test_a_database_before_the_chain_checks_nothing_and_that_is_no_pass(database
     [
         (["verify", "no-such-runbook"], "there is no runbook no-such-runbook; there are"),
         (["verify", "missing.md"], "cannot read the runbook missing.md"),
-        (["verify", "--phase", "nowhere"], "there is no phase nowhere; there are"),
-        (["verify", "--phase", "expand", "--phase", "nowhere"], "there is no phase nowhere; there are"),
+        (["verify", "--phase", "nowhere"], "no phase is called nowhere; the phases are"),
+        (["verify", "--phase", "expand", "--phase", "nowhere"], "no phase is called nowhere; the phases are"),
         (
             ["verify", "sites-consolidation", "queue-cutover", "--phase", "expand", "--phase", "cleanup"],
             "2 runbooks have a phase cleanup: write `pipestate verify --phase sites-consolidation/cleanup` or `pipe",

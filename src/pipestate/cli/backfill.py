@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 LARGEST_BATCH = 50_000
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")]
 BatchSize = Annotated[
     int | None,
     typer.Option("--batch-size", metavar="N", help="Rows in one transaction; else as many as 200 ms allow."),
@@ -121,7 +121,7 @@ def backfill(
 ) -> None:
     """Run an UPDATE or INSERT … SELECT of a runbook in batches, each in a transaction of its own.
 
-    Stopped anywhere, it goes on from there when it is started again: the ledger knows how far it was.
+    A stopped run continues where it stopped: the ledger keeps its position.
 
     Example: pipestate backfill orders/state --dry-run
     """

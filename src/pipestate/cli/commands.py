@@ -21,8 +21,6 @@ from pipestate.database.interrupt import telling
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pipestate.core.plugins import Plugin
-
 
 OWN = {
     "init": "pipestate.cli.init:init",
@@ -51,6 +49,10 @@ OWN = {
 DEMO = "demo"  # a command of the application, offered in every project
 # `downgrade` takes `-1` as a revision, so unknown options are passed on.
 _SETTINGS = {"downgrade": {"ignore_unknown_options": True}}
+INDENT = 2
+GAP = 2
+BLANKS = re.compile(r" +((?:\x1b\[\d*m)*)$", re.MULTILINE)  # blanks before a line break
+TITLES = ("Arguments", "Options")
 
 
 class Commands(TyperGroup):
@@ -96,7 +98,8 @@ class Commands(TyperGroup):
             if hides and plugin.is_of_application and plugin.name != DEMO:
                 continue
             try:
-                _refuse_own(plugin)
+                if plugin.name in OWN:
+                    raise ConfigError(f"{plugin.title} is left out: pipestate has a command of that name")
                 self.get_command(ctx, plugin.name)
                 names.append(plugin.name)
             except PipestateError as error:
@@ -110,11 +113,6 @@ class Commands(TyperGroup):
             for name in self.list_commands(ctx):
                 self.get_command(ctx, name)
         return super().resolve_command(ctx, args)
-
-
-def _refuse_own(plugin: "Plugin") -> None:
-    if plugin.name in OWN:
-        raise ConfigError(f"{plugin.title} is left out: pipestate has a command of that name")
 
 
 def _own(name: str) -> Any:
@@ -147,10 +145,6 @@ def build(name: str, made: Callable[..., Any] | typer.Typer) -> Any:
     return explain(typer.main.get_group(shell).commands[name])
 
 
-INDENT = 2
-GAP = 2
-BLANKS = re.compile(r" +((?:\x1b\[\d*m)*)$", re.MULTILINE)  # blanks before a line break
-TITLES = ("Arguments", "Options")
 Rows = Sequence[tuple[str, str]]
 
 
@@ -192,7 +186,7 @@ def _sections(command: Any, context: Any) -> Iterator[tuple[str, Rows]]:
     """Yield commands, arguments and options under their titles; options of a panel come last, under its name."""
     yield from _commands(command, context)
     parameters = _shown(command, context)
-    panels = {each: _title(each) for each in parameters}
+    panels = {each: getattr(each, "rich_help_panel", None) or TITLES[_is_option(each)] for each in parameters}
     for title in dict.fromkeys((*TITLES, *panels.values())):
         rows = [(_written(each, every=True), _meaning(each)) for each in parameters if panels[each] == title]
         if rows:
@@ -235,56 +229,37 @@ def _is_option(parameter: Any) -> bool:
     return bool(parameter.opts[0].startswith("-"))
 
 
-def _title(parameter: Any) -> str:
-    panel: str | None = getattr(parameter, "rich_help_panel", None)
-    return panel or TITLES[_is_option(parameter)]
-
-
 def _written(parameter: Any, *, every: bool = False) -> str:
     """Write a parameter as people type it: `--older-than 30d`, `[RUNBOOK]...`; with `every`, all its names."""
     if not _is_option(parameter):
         name = parameter.metavar or parameter.name.upper()
         return (name if parameter.required else f"[{name}]") + ("..." if parameter.nargs == -1 else "")
-    names = [*sorted(parameter.opts, key=len), *parameter.secondary_opts] if every else [_longest(parameter)]
-    return ", ".join(names) + (
-        "" if parameter.is_flag else f" {parameter.metavar or _placeholder(parameter)}"
-    )
-
-
-def _placeholder(parameter: Any) -> str:
-    """Make a name for the value of an option without a metavar."""
-    if isinstance(parameter.default, int | float):
-        return "N"
-    return _longest(parameter).removeprefix("--").rpartition("-")[2].upper()
-
-
-def _longest(option: Any) -> str:
-    return str(max(option.opts, key=len))
+    longest = str(max(parameter.opts, key=len))
+    names = [*sorted(parameter.opts, key=len), *parameter.secondary_opts] if every else [longest]
+    if parameter.is_flag:
+        return ", ".join(names)
+    last_word = longest.removeprefix("--").rpartition("-")[2].upper()
+    value = parameter.metavar or ("N" if isinstance(parameter.default, int | float) else last_word)
+    return f"{', '.join(names)} {value}"
 
 
 def _meaning(parameter: Any) -> str:
     """Write the meaning of a parameter, its choices and its default."""
-    notes = [
-        ", ".join(_choices(parameter)),
-        "required" if _is_option(parameter) and parameter.required else "",
-    ]
-    if getattr(parameter, "show_default", False) and parameter.default not in (None, False, (), []):
-        notes.append(f"default {_value(parameter.default)}")
+    default = parameter.default
+    is_enum = isinstance(default, Enum)
+    choices = (
+        [each.value for each in type(default)]
+        if is_enum
+        else getattr(getattr(parameter, "type", None), "choices", ())
+    )
+    notes = [", ".join(map(str, choices))]
+    if _is_option(parameter) and parameter.required:
+        notes.append("required")
+    if getattr(parameter, "show_default", False) and default not in (None, False, (), []):
+        value = default.value if is_enum else f"{default:g}" if isinstance(default, float) else default
+        notes.append(f"default {value}")
     told = "; ".join(note for note in notes if note)
     return (parameter.help or "") + (f" ({told})" if told else "")
-
-
-def _choices(parameter: Any) -> Iterator[str]:
-    if isinstance(parameter.default, Enum):
-        yield from (str(each.value) for each in type(parameter.default))
-    else:
-        yield from getattr(getattr(parameter, "type", None), "choices", ())
-
-
-def _value(default: Any) -> str:
-    if isinstance(default, Enum):
-        return str(default.value)
-    return f"{default:g}" if isinstance(default, float) else str(default)
 
 
 def _print_rows(rows: Rows, screen: "Console") -> None:

@@ -1,6 +1,6 @@
 """`pipestate fleet`: verify, gate, plan and upgrade on many databases of one chain."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,10 +21,10 @@ from pipestate.core.text import many
 from pipestate.project.find import Project
 
 if TYPE_CHECKING:
+    from pipestate.core.progress import Progress
     from pipestate.fleet.ask import FleetRequest
-    from pipestate.fleet.run import Fleet
-    from pipestate.fleet.upgrade import FleetUpgrade
-    from pipestate.fleet.worker import Workers
+    from pipestate.fleet.list import Tenants
+    from pipestate.fleet.run import Fleet, OnAnswer
 
 app = typer.Typer(help="Verify, plan and upgrade many databases, and see what differs.", no_args_is_help=True)
 
@@ -104,7 +104,7 @@ def gate(
     jobs: Jobs = DEFAULT_JOBS,
     version_table: VersionTable = None,
 ) -> None:
-    """Is this gate open in each database? Where not, what is missing.
+    """Say in which databases a gate is open, and which checks close it in the others.
 
     Example: pipestate fleet gate readiness --databases tenants.txt
     """
@@ -126,7 +126,7 @@ def plan(
     jobs: Jobs = DEFAULT_JOBS,
     version_table: VersionTable = None,
 ) -> None:
-    """Where is each database, how many revisions are pending, and what is its next step?
+    """Show the revision, the pending revisions and the next step of each database.
 
     Example: pipestate fleet plan --databases tenants.txt
     """
@@ -194,11 +194,11 @@ def upgrade(
 ) -> None:
     """Upgrade many databases in waves; each wave is verified before the next.
 
-    A closed gate holds back its revision in that database alone. After a kill, the same command goes on.
+    A closed gate holds back its revision in that database alone. After a kill, the same command continues.
 
     Example: pipestate fleet upgrade --databases tenants.txt --waves 1,10%,100%
     """
-    from pipestate.fleet.upgrade import parse_shard, parse_waves, plan_fleet_upgrade
+    from pipestate.fleet.upgrade import parse_shard, parse_waves, plan_fleet_upgrade, upgrade_fleet
     from pipestate.fleet.worker import Workers
 
     how = plan_fleet_upgrade(
@@ -206,7 +206,13 @@ def upgrade(
     )
     part = parse_shard(shard) if shard is not None else None
     how = replace(how, max_failures=max_failures, hold=hold, dry_run=dry_run, shard=part)
-    run_upgrade(how, Workers(project, target, version_table, x or ()), databases, jobs, json_=json_)
+    workers = Workers(project, target, version_table, x or ())
+    run_on_fleet(
+        *(databases, jobs, timeout, "reading" if dry_run else "upgrading"),
+        lambda tenants, put, tell: upgrade_fleet(how, tenants, workers, jobs, put, tell),
+        recorded=True,
+        json_=json_,
+    )
 
 
 @app.command()
@@ -216,7 +222,7 @@ def merge(
     ],
     json_: Lines = False,
 ) -> None:
-    """Join what the shards of an upgrade wrote; a shard that is missing or was killed is named, exit code 3.
+    """Join the output of all shards of an upgrade; name each missing or killed shard, exit code 3.
 
     Example: pipestate fleet merge shard-*.jsonl
     """
@@ -232,36 +238,40 @@ def merge(
     raise typer.Exit(merged.fleet.exit_code)
 
 
-def run_upgrade(how: "FleetUpgrade", workers: "Workers", databases: str, jobs: int, *, json_: bool) -> None:
-    """Read the list, upgrade every database, show the result of each wave, and exit with the worst code."""
+def run_on_fleet(
+    databases: str,
+    jobs: int,
+    timeout_s: float,
+    what: str,
+    run: "Callable[[Tenants, OnAnswer, Progress], Fleet]",
+    *,
+    recorded: bool,
+    json_: bool,
+) -> None:
+    """Read the list, run the command on every database, show the result, and exit with the worst code."""
     from pipestate.cli.formats.json import answer_as_data
     from pipestate.cli.output import progress
     from pipestate.fleet.list import find_tenants, read_list
-    from pipestate.fleet.upgrade import upgrade_fleet
 
-    tenants = find_tenants(read_list(databases), how.request.timeout_s, jobs)
-    with progress("reading" if how.dry_run else "upgrading", "databases") as tell:
+    tenants = find_tenants(read_list(databases), timeout_s, jobs)
+    with progress(what, "databases") as tell:
         put = (lambda answer: put_json_line(answer_as_data(answer))) if json_ else (lambda answer: None)
-        fleet = upgrade_fleet(how, tenants, workers, jobs, put, tell)
+        fleet = run(tenants, put, tell)
     show(fleet, json_=json_)
-    fleet.refuse_interrupted(recorded=True)
+    fleet.refuse_interrupted(recorded=recorded)
     raise typer.Exit(fleet.exit_code)
 
 
 def ask(question: "FleetRequest", databases: str, jobs: int, *, json_: bool) -> None:
-    """Read the list, evaluate every database, show the differences, and exit with the worst code."""
-    from pipestate.cli.formats.json import answer_as_data
-    from pipestate.cli.output import progress
-    from pipestate.fleet.list import find_tenants, read_list
+    """Evaluate every database, and show the differences."""
     from pipestate.fleet.run import ask_fleet
 
-    tenants = find_tenants(read_list(databases), question.timeout_s, jobs)
-    with progress("asking", "databases") as tell:
-        put = (lambda answer: put_json_line(answer_as_data(answer))) if json_ else (lambda answer: None)
-        fleet = ask_fleet(question, tenants, jobs, put, tell)
-    show(fleet, json_=json_)
-    fleet.refuse_interrupted(recorded=question.record)
-    raise typer.Exit(fleet.exit_code)
+    run_on_fleet(
+        *(databases, jobs, question.timeout_s, "asking"),
+        lambda tenants, put, tell: ask_fleet(question, tenants, jobs, put, tell),
+        recorded=question.record,
+        json_=json_,
+    )
 
 
 def show(fleet: "Fleet", *, json_: bool) -> None:
@@ -270,10 +280,6 @@ def show(fleet: "Fleet", *, json_: bool) -> None:
 
     if json_:
         put_json_line(fleet_as_data(fleet))
-    elif fleet.waves:
-        from pipestate.cli.formats.fleet import print_fleet_upgrade
-
-        print_fleet_upgrade(fleet, console())
     else:
         from pipestate.cli.formats.fleet import print_fleet
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pipestate.cli.options import AsJson, Target, complete_runbook, complete_signoff, project_options
-from pipestate.cli.output import console, print_json, say
+from pipestate.cli.output import console, print_answer, print_json, say
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.core.text import many
 
@@ -82,7 +82,8 @@ def observe(
         probed += run_statements_probe(to.project, connection, position)
         for each in probed:
             book.observe(connection, each.facts, source=each.source, revision=position.current)
-    show_facts({name: value for each in probed for name, value in each.facts.items()}, json_=json_)
+    numbers = {name: value for each in probed for name, value in each.facts.items()}
+    print_answer(numbers, (f"{name} = {value:g}" for name, value in numbers.items()), json_=json_)
     say_errors([each.error for each in probed if each.error is not None])
 
 
@@ -278,14 +279,6 @@ def refuse_nothing(probed: "list[Probed]") -> None:
         f"nothing to observe: give --set name=value, or name a probe under [{SECTION}] in alembic.ini"
         + (f" ({empty} found nothing to ask)" if empty else "")
     )
-
-
-def show_facts(facts: dict[str, float], *, json_: bool) -> None:
-    if json_:
-        print_json(facts)
-        return
-    for name, value in facts.items():
-        say(f"{name} = {value:g}")
 
 
 def say_errors(errors: Sequence[PipestateError]) -> None:

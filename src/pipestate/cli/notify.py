@@ -50,7 +50,7 @@ class Webhook:
 def find_webhooks(given: Sequence[str] | None, *, record: bool) -> list[Webhook]:
     """Return the webhooks of the option, else of the variable. Unrecorded runs send no notification."""
     if given and not record:
-        raise ConfigError("--notify tells what is news since the last record: add --record")
+        raise ConfigError("--notify compares the run with the last record: add --record")
     named = [("--notify", url) for url in given or ()]
     if record and not named:
         named = [(VARIABLE, url) for url in os.environ.get(VARIABLE, "").split()]
@@ -68,7 +68,7 @@ def find_news(connection: "Connection", report: "Report") -> "tuple[Change, ...]
         return read_changes(connection, report)
     except DBAPIError as error:
         said = message(error).split("\n")[0]
-        say(f"warning: nobody is told of changes, the last records cannot be read: {said}", err=True)
+        say(f"warning: no webhook was notified: the last records cannot be read: {said}", err=True)
         return ()
 
 
@@ -221,7 +221,7 @@ def _lines(change: "Change") -> Iterator[str]:
 def _why(change: "Change") -> Iterator[str]:
     closing = _closing(change)
     if not closing:
-        yield "nothing was asked"
+        yield "no check was evaluated"
     for verdict in closing[:MOST_CHECKS]:
         yield f"{verdict.check_id}: {shortened(plain(verdict.message), LONGEST)}"
     if len(closing) > MOST_CHECKS:

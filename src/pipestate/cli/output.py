@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 LOG_WIDTH = 100
+BAR_EVERY_S = 0.1
+CHECKING_AFTER_S = 1.0
 
 
 class Format(StrEnum):
@@ -175,10 +177,6 @@ def render(
     print_report(report, plain, calls, verbose=verbose, most=most)
     assert isinstance(plain.file, io.StringIO)
     return plain.file.getvalue().rstrip()
-
-
-BAR_EVERY_S = 0.1
-CHECKING_AFTER_S = 1.0
 
 
 @contextmanager

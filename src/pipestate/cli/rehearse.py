@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,10 +26,8 @@ if TYPE_CHECKING:
 
     from pipestate.rehearse.child_process import Begun
     from pipestate.rehearse.clone import Job
-    from pipestate.rehearse.compat import Compat
     from pipestate.rehearse.copying.make import Clone
     from pipestate.rehearse.copying.require import WantedClone
-    from pipestate.rehearse.impact import Rehearsal
 
 
 PANEL = "Which clone"
@@ -47,6 +46,7 @@ CLONE_OPTIONS: dict[str, Any] = {
     "schema_only": flag("--schema-only", panel=PANEL, help="Copy no rows: enough for compat."),
     "keep_clone": flag("--keep-clone", panel=PANEL, help="Leave the copy running, and say where it is."),
 }
+WIDEST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,6 @@ def tell(said: str) -> None:
     say(f"pipestate: {said}", err=True)
 
 
-WIDEST = 100
 To = Annotated[
     str, typer.Option("--to", metavar="REV", help="How far: a revision, a branch, head, or heads.")
 ]
@@ -195,6 +194,8 @@ def rehearse(
 
     Example: pipestate rehearse --on postgresql://app@localhost/clone --max-stall 500ms
     """
+    from pipestate.cli.formats import rehearse as formats
+    from pipestate.cli.formats.json import rehearsal_as_data
     from pipestate.project.graph import find_targets
     from pipestate.rehearse.run import rehearse
 
@@ -212,7 +213,9 @@ def rehearse(
             record=record,
             begins=begins,
         )
-    show_rehearsal(found, Plain.JSON if json_ else form, output)
+    lines = formats.rehearsal_as_lines(found, min(console().width, WIDEST))
+    data, markdown = partial(rehearsal_as_data, found), partial(formats.rehearsal_as_markdown, found)
+    show(Plain.JSON if json_ else form, output, lines, data, markdown)
     raise typer.Exit(found.exit_code)
 
 
@@ -242,6 +245,7 @@ def compat(
 
     Example: pipestate compat --on postgresql://app@localhost/clone --statements queries.sql
     """
+    from pipestate.cli.formats import rehearse as formats
     from pipestate.project.graph import find_targets
     from pipestate.rehearse.compat import compat, read_statements
 
@@ -251,7 +255,9 @@ def compat(
         targets = find_targets(job.chain, to)
         since = find_targets(job.chain, from_) if from_ is not None else ()
         found = compat(job, targets, given, said, since=since, record=record, begins=begins)
-    show_compat(found, Plain.JSON if json_ else form, output)
+    lines = formats.compat_as_lines(found, min(console().width, WIDEST))
+    data, markdown = partial(formats.compat_as_data, found), partial(formats.compat_as_markdown, found)
+    show(Plain.JSON if json_ else form, output, lines, data, markdown)
     raise typer.Exit(found.exit_code)
 
 
@@ -265,33 +271,21 @@ def progress_on_stderr() -> Iterator[tuple[Callable[[str], None], "Callable[[Beg
         yield part, lambda begun: watch(f"{begun.revision} runs on the clone")
 
 
-def show_rehearsal(found: "Rehearsal", form: Plain, output: Path | None) -> None:
+def show(
+    form: Plain,
+    output: Path | None,
+    lines: Iterator[str],
+    as_data: Callable[[], Any],
+    as_markdown: Callable[[], str],
+) -> None:
     """Print the result, or write it into the file."""
-    from pipestate.cli.formats.json import rehearsal_as_data
-    from pipestate.cli.formats.rehearse import rehearsal_as_lines, rehearsal_as_markdown
-
-    if form is Plain.CONSOLE:
-        _show_lines(rehearsal_as_lines(found, min(console().width, WIDEST)), output)
+    if form is not Plain.CONSOLE:
+        put(dumped(as_data()) if form is Plain.JSON else as_markdown(), output)
+    elif output is not None:
+        put(plain_lines("\n".join(lines)), output)
     else:
-        put(dumped(rehearsal_as_data(found)) if form is Plain.JSON else rehearsal_as_markdown(found), output)
-
-
-def show_compat(found: "Compat", form: Plain, output: Path | None) -> None:
-    """Print the result, or write it into the file."""
-    from pipestate.cli.formats.rehearse import compat_as_data, compat_as_lines, compat_as_markdown
-
-    if form is Plain.CONSOLE:
-        _show_lines(compat_as_lines(found, min(console().width, WIDEST)), output)
-    else:
-        put(dumped(compat_as_data(found)) if form is Plain.JSON else compat_as_markdown(found), output)
-
-
-def _show_lines(lines: Iterator[str], output: Path | None) -> None:
-    if output is None:
         for line in lines:
             say(line)
-    else:
-        put(plain_lines("\n".join(lines)), output)
 
 
 def milliseconds(text: str | None) -> float | None:

@@ -45,6 +45,7 @@ class Against(StrEnum):
 
 EVERY_S = 5.0
 STDOUT = Path("-")
+TICK_S = 0.2  # delay until a resized window is redrawn
 
 
 @project_options
@@ -242,8 +243,6 @@ def drawn(to: Target, names: list[str], timeout: float, *, verbose: bool) -> "Dr
     standing = look(to, names, timeout)
     return lambda width: status_picture(standing, width, to.calls, verbose=verbose)
 
-
-TICK_S = 0.2  # delay until a resized window is redrawn
 
 # Draws a picture for a number of columns.
 Draw = Callable[[int], "RenderableType"]

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 
 from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
@@ -20,12 +20,12 @@ from pipestate.project.find import Calls, Project
 from pipestate.project.phases import resolve_opens
 from pipestate.project.revision_files import read_chain
 from pipestate.project.version_table import Locator, locator, set_found_version_table
-from pipestate.runbook.model import Phase, Runbook
+from pipestate.runbook.model import Runbook
 from pipestate.status.plan import plan
 from pipestate.verify.read import explain, guarded
-from pipestate.verify.report import Gate, PhaseReport, Report, Verdict
+from pipestate.verify.report import Gate, Report
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, verify_on
-from pipestate.verify.select import find_phases
+from pipestate.verify.select import Phases, find_phases
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +125,6 @@ class Answer:
         return bool(self.phases) and all(phase.gate is Gate.PAST for phase in self.phases)
 
 
-def phases_of(report: Report) -> tuple[PhaseFound, ...]:
-    """Reduce a report to the parts that differ between databases."""
-    return tuple(_phase(f"{runbook.name}/{phase.name}", phase) for runbook, phase in report.phases())
-
-
-def _phase(name: str, phase: PhaseReport) -> PhaseFound:
-    return PhaseFound(name, phase.gate, tuple(_wrong(each) for each in phase.checks if each.went_wrong))
-
-
-def _wrong(verdict: Verdict) -> Wrong:
-    return Wrong(verdict.check_id, str(verdict.outcome), str(verdict.level), verdict.message)
-
-
 @dataclass(frozen=True, slots=True)
 class FleetRequest:
     """The questions for each database, read and linted once for the whole fleet.
@@ -146,7 +133,7 @@ class FleetRequest:
     With `calls`, each answer has a plan, and `calls` spells the commands of its next step.
     """
 
-    phases: Sequence[tuple[Runbook, Phase]]
+    phases: Phases
     locate: Locator
     timeout_s: float = DEFAULT_TIMEOUT_S
     record: bool = False
@@ -157,13 +144,13 @@ class FleetRequest:
 def ask(request: FleetRequest, tenant: Tenant) -> Answer:
     """Evaluate one database. An error becomes its answer, so that the other databases are still evaluated."""
     start = time.perf_counter()
+    failed = partial(Answer, tenant.name, tenant.url, tenant.schema)
     try:
         answer = _ask(request, tenant)
     except PipestateError as error:
-        answer = _failed(tenant, str(error), error.exit_code)
+        answer = failed(error.exit_code, error=str(error))
     except Exception as error:  # drivers raise many types
-        said = without_secrets(f"{type(error).__name__}: {error}", tenant.url)
-        answer = _failed(tenant, said, 3)
+        answer = failed(3, error=without_secrets(f"{type(error).__name__}: {error}", tenant.url))
     return replace(answer, duration_ms=round((time.perf_counter() - start) * 1000, 1))
 
 
@@ -177,18 +164,15 @@ def _ask(request: FleetRequest, tenant: Tenant) -> Answer:
     with db.reader(tenant.url, path=tenant.path, engine=_engine(tenant.url)) as connection:
         position = locate(connection)
         report = verify_on(
-            connection,
-            tenant.url,
-            request.phases,
-            position,
-            timeout_s=request.timeout_s,
-            evidence=False,
+            connection, tenant.url, request.phases, position, timeout_s=request.timeout_s, evidence=False
         )
         answer = _answer(tenant, report, edited_files(connection, position))
         if request.compare:
             answer = _compared(connection, request, tenant, answer)
     if request.calls is not None:
-        answer = _planned(request, report, request.calls, answer)
+        found = plan(request.locate.chain, report, request.calls)
+        waiting = tuple(step.revision for step in found.steps if not step.applied)
+        answer = replace(answer, pending=Pending(waiting, found.advice), exit_code=0)
     if request.record:
         with db.writer(tenant.url) as writer:
             set_found_version_table(writer, position.version_table)
@@ -196,18 +180,29 @@ def _ask(request: FleetRequest, tenant: Tenant) -> Answer:
     return answer
 
 
-@cache
-def _shared() -> Engine:
-    return db.shared_engine()
-
-
 def _engine(url: URL) -> Engine | None:
     """Return one engine for all databases on servers; each SQLite file gets a separate one."""
     return None if engine_of(url).IS_FILE else _shared()
 
 
+_shared = cache(db.shared_engine)
+
+
 def _answer(tenant: Tenant, report: Report, edited: Sequence[str]) -> Answer:
+    """Reduce a report to the parts that differ between databases."""
     info = report.database
+    phases = (
+        PhaseFound(
+            f"{runbook.name}/{phase.name}",
+            phase.gate,
+            tuple(
+                Wrong(each.check_id, str(each.outcome), str(each.level), each.message)
+                for each in phase.checks
+                if each.went_wrong
+            ),
+        )
+        for runbook, phase in report.phases()
+    )
     return Answer(
         tenant.name,
         tenant.url,
@@ -218,7 +213,7 @@ def _answer(tenant: Tenant, report: Report, edited: Sequence[str]) -> Answer:
         revision=info.revision,
         head=info.head,
         summary=report.summary(),
-        phases=phases_of(report),
+        phases=tuple(phases),
         warnings=(*report.warnings, *edited),
     )
 
@@ -235,16 +230,6 @@ def _compared(connection: Connection, request: FleetRequest, tenant: Tenant, ans
             raise
         said = explain(error, request.timeout_s)
     return replace(answer, warnings=(*answer.warnings, f"its schema could not be compared: {said}"))
-
-
-def _planned(request: FleetRequest, report: Report, calls: Calls, answer: Answer) -> Answer:
-    found = plan(request.locate.chain, report, calls)
-    waiting = tuple(step.revision for step in found.steps if not step.applied)
-    return replace(answer, pending=Pending(waiting, found.advice), exit_code=0)
-
-
-def _failed(tenant: Tenant, said: str, exit_code: int) -> Answer:
-    return Answer(tenant.name, tenant.url, tenant.schema, exit_code, error=said)
 
 
 def make_request(

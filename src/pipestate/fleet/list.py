@@ -36,6 +36,7 @@ _LINE = re.compile(
     r"(?:(?P<name>[^\s=:/|]+)\s*=\s*)?(?P<url>[a-z][a-z0-9+]*://.*?)(?:\s+(?P<each>databases|schemas):\s*(?P<query>.*))?",
     re.IGNORECASE | re.DOTALL,
 )
+MOST = 100_000  # rows of one query
 
 
 class Each(StrEnum):
@@ -98,9 +99,6 @@ def _text(file: str) -> str:
         raise ConfigError(f"cannot read {file}: {error.strerror}; --databases takes a file, or -") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"cannot read {file}: it is not UTF-8") from error
-
-
-MOST = 100_000  # rows of one query
 
 
 @dataclass(frozen=True, slots=True)

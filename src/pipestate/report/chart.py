@@ -17,6 +17,13 @@ _STEPS = [
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 FAR = 1e300
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOST_ROWS = 16
+# Coordinates are those of a plot that is WIDE by HIGH. A browser stretches it to the available width.
+WIDE, HIGH = 1000, 120
+TOP = 8
+# A series of up to this many points has a dot for each.
+DOTTED = 62
+LABEL_HEIGHT = 13
 
 
 def nice_range(values: Sequence[float]) -> tuple[float, float]:
@@ -106,9 +113,6 @@ def number(value: float) -> str:
     return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-MOST_ROWS = 16
-
-
 @dataclass(frozen=True, slots=True)
 class Span:
     """Summary of the points in one part of the window; None if it has no number."""
@@ -136,14 +140,6 @@ def _span(points: list[Point]) -> Span:
     low, high, latest = next(known, None), next(known, None), next(known, None)
     failed = sum(not point.held for point in points)
     return Span(points[0].at, points[-1].at, low, high, latest, failed)
-
-
-# Coordinates are those of a plot that is WIDE by HIGH. A browser stretches it to the available width.
-WIDE, HIGH = 1000, 120
-TOP = 8
-# A series of up to this many points has a dot for each.
-DOTTED = 62
-LABEL_HEIGHT = 13
 
 
 @dataclass(frozen=True, slots=True)

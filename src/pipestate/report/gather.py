@@ -40,6 +40,13 @@ from pipestate.verify.select import find_phases
 
 Judged = tuple[tuple[Comparison, ...], Point]
 STREAMED = {"yield_per": 2000}
+MOST_READ = 2000
+# Records are frequent, other entries rare: separate limits keep both on the page.
+MOST_RECORDS, MOST_OTHERS = 60, 100
+DAYS = 30
+# A longer strip of days does not fit on the page.
+MOST_STRIPPED = 60
+MOST_REHEARSALS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +152,6 @@ def _observation(
     return Series(name, "value", in_time_spans((comparisons, point) for point in kept), total)
 
 
-MOST_READ = 2000
-# Records are frequent, other entries rare: separate limits keep both on the page.
-MOST_RECORDS, MOST_OTHERS = 60, 100
-
-
 @dataclass(frozen=True, slots=True)
 class HistoryLine:
     """Equal entries of the ledger: their number, the newest and the oldest."""
@@ -161,6 +163,9 @@ class HistoryLine:
     what: str
     revision: str | None
     times: int
+
+    def says(self, entry: Entry) -> bool:
+        return (self.who, self.what, self.revision) == (entry.who, entry.what, entry.revision)
 
 
 def read_lines(connection: Connection, window: Window) -> tuple[tuple[HistoryLine, ...], tuple[str, ...]]:
@@ -182,24 +187,14 @@ def fold(entries: Iterable[Entry]) -> tuple[HistoryLine, ...]:
     for entry in entries:
         key = (entry.kind, entry.what.partition(" ")[0] if entry.kind == Event.VERIFY else "")
         place = newest.get(key)
-        if place is not None and _same(lines[place], entry):
-            lines[place] = replace(lines[place], since=entry.at, times=lines[place].times + 1)
+        if place is not None and (line := lines[place]).says(entry):
+            lines[place] = replace(line, since=entry.at, times=line.times + 1)
         else:
             newest[key] = len(lines)
             lines.append(
                 HistoryLine(entry.at, entry.at, entry.kind, entry.who, entry.what, entry.revision, 1)
             )
     return tuple(lines)
-
-
-def _same(line: HistoryLine, entry: Entry) -> bool:
-    return (line.who, line.what, line.revision) == (entry.who, entry.what, entry.revision)
-
-
-DAYS = 30
-# A longer strip of days does not fit on the page.
-MOST_STRIPPED = 60
-MOST_REHEARSALS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,11 +259,7 @@ def _past(
 
 
 def _read(
-    connection: Connection,
-    books: Sequence[Runbook],
-    standing: Status,
-    position: Position,
-    window: Window,
+    connection: Connection, books: Sequence[Runbook], standing: Status, position: Position, window: Window
 ) -> Past:
     applying = {(book.name, phase.name) for book, phase in standing.phases() if phase.applies}
     asked = [phase for book in books for phase in book.phases if (book.name, phase.name) in applying]

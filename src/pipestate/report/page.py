@@ -25,7 +25,7 @@ from pipestate.report.series import Series
 from pipestate.report.words import summarise
 from pipestate.runbook.model import Phase, Runbook
 from pipestate.status.facts import Rows, is_distribution
-from pipestate.status.model import Backfilling, PhaseStatus, RunbookStatus, Status
+from pipestate.status.model import PhaseStatus, RunbookStatus, Status
 from pipestate.status.opening import days, lasting
 from pipestate.verify.report import Gate, Json, Outcome, Verdict
 
@@ -156,7 +156,10 @@ def render_page(gathered: Gathered, calls: Calls) -> str:
         calls=calls,
         summary=summarise(gathered.standing, calls),
         standing=gathered.standing,
-        runbooks=sorted(gathered.standing.runbooks, key=_is_open),
+        runbooks=sorted(
+            gathered.standing.runbooks,
+            key=lambda book: all(phase.gate is not Gate.CLOSED for phase in book.phases),
+        ),
         window=gathered.window,
         past=gathered.past,
         check_charts=charts,
@@ -164,10 +167,6 @@ def render_page(gathered: Gathered, calls: Calls) -> str:
         texts=texts,
         phase_anchors=_phase_anchors(texts),
     )
-
-
-def _is_open(book: RunbookStatus) -> bool:
-    return all(phase.gate is not Gate.CLOSED for phase in book.phases)
 
 
 def _by_check(
@@ -275,12 +274,9 @@ def _others(
     book: Runbook, phase: Phase, standing: Status, macros: Mapping[str, Macro]
 ) -> Iterator[tuple[int, Markup]]:
     dialect = standing.database.dialect
+    runs = {(run.runbook, run.id): run for run in reversed(standing.backfills)}
     shown = {view.id for view in standing.views if view.runbook == book.name and (view.rows or view.error)}
     for view in phase.views_for(dialect):
         yield view.line, macros["viewed"](book.name, view.id, view.id in shown)
     for backfill in phase.backfills_for(dialect):
-        yield backfill.line, macros["backfilled"](_run_of(backfill.id, book, standing))
-
-
-def _run_of(id: str, book: Runbook, standing: Status) -> Backfilling | None:
-    return next((run for run in standing.backfills if (run.runbook, run.id) == (book.name, id)), None)
+        yield backfill.line, macros["backfilled"](runs.get((book.name, backfill.id)))

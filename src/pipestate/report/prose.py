@@ -17,6 +17,11 @@ from pipestate.report.words import identifier
 from pipestate.runbook.markdown import MAX_NESTING
 
 _DROPPED = re.compile(r"[^\w\- ]")
+# Links may lead to the runbook's own headings and to the web. Other links become plain text.
+WEB = ("https://", "http://", "mailto:")
+# A runbook's headings are nested below those of the report: its title has the third level there.
+DEEPER, DEEPEST = 2, 6
+NOTE = "note"
 
 
 def slug(heading: str) -> str:
@@ -49,10 +54,6 @@ class Anchors:
         return self._slugs[free]
 
 
-# Links may lead to the runbook's own headings and to the web. Other links become plain text.
-WEB = ("https://", "http://", "mailto:")
-
-
 def settle_links(tokens: Sequence[Token], anchors: Anchors) -> None:
     """Point each link of a line at its place in the report, or replace the link by its text."""
     opened: list[bool] = []
@@ -80,9 +81,6 @@ def _settle(token: Token, anchors: Anchors) -> bool:
 # The parser is that of `runbook.markdown`, so that line numbers agree; raw HTML is shown as text.
 # The report loads no external file: images and links outside the report and the web become text.
 Notes = Mapping[int, Markup]
-# A runbook's headings are nested below those of the report: its title has the third level there.
-DEEPER, DEEPEST = 2, 6
-NOTE = "note"
 
 
 @dataclass(frozen=True, slots=True)

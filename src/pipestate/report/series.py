@@ -20,6 +20,9 @@ Limits = Mapping[str, tuple[Comparison, ...]]
 
 _OBSERVED = re.compile(r"\bname\s*=\s*'((?:[^']|'')+)'", re.IGNORECASE)
 _VALUE = re.compile(r"\bvalue(?:\s+AS\s+\"?(?P<alias>[^\W\d][\w$]*))?", re.IGNORECASE)
+MOST_POINTS = 500
+# A pause counts as a gap if it exceeds the usual interval by this factor.
+PATIENCE = 1.5
 
 
 @lru_cache(maxsize=4096)
@@ -83,11 +86,6 @@ def observation_limits(check: Check) -> tuple[str, tuple[Comparison, ...]] | Non
         return None
     column = value["alias"] or "value"
     return names.pop(), limits(check.require.text).get(column, ())
-
-
-MOST_POINTS = 500
-# A pause counts as a gap if it exceeds the usual interval by this factor.
-PATIENCE = 1.5
 
 
 @dataclass(frozen=True, slots=True)

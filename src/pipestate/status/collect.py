@@ -1,6 +1,6 @@
 """Collect the status of a database: verdicts, records of the ledger and views, all in one snapshot."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby
@@ -15,7 +15,7 @@ from pipestate.ledger.soft_drops import SoftDropped, find_orphans, find_soft_dro
 from pipestate.ledger.state import NOT_SHOWN, find_foreign_owner, foreign_warning, require_ledger
 from pipestate.ledger.tables import CLOCK, in_utc
 from pipestate.project.graph import Position
-from pipestate.runbook.model import Check, Phase, Runbook, View
+from pipestate.runbook.model import Check, Phase, Runbook
 from pipestate.status.facts import (
     Row,
     read_backfills,
@@ -38,16 +38,11 @@ from pipestate.status.model import (
     Status,
 )
 from pipestate.status.opening import find_soaks, opening
-from pipestate.status.records import (
-    LedgerReading,
-    read_days,
-    read_forced,
-    read_held,
-    read_last_closed,
-)
+from pipestate.status.records import LedgerReading, read_days, read_forced, read_held, read_last_closed
 from pipestate.verify.read import QueryFailed, explain, guarded, read
-from pipestate.verify.report import Gate, PhaseReport, Report, Verdict
+from pipestate.verify.report import Gate, Report, Verdict
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, verify_on
+from pipestate.verify.select import Phases
 
 DAYS = 14
 VIEW_ROWS = 50
@@ -74,7 +69,7 @@ class Recorded:
 def collect(
     connection: Connection,
     url: URL,
-    phases: Sequence[tuple[Runbook, Phase]],
+    phases: Phases,
     position: Position,
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -88,12 +83,41 @@ def collect(
     report = verify_on(connection, url, phases, position, timeout_s=timeout_s)
     source = LedgerReading(connection, now, tuple((runbook.name, phase.name) for runbook, phase in phases))
     recorded = read_ledger(source, phases, report, position.paths, days=days, timeout_s=timeout_s)
+    judged = {(book.path, phase.name): phase for book, phase in report.phases()}
+    closed = frozenset(report.addresses(Gate.CLOSED))
+    forced = recorded.forced
+    if forced is not None and forced.revision in position.known:  # else the chain has lost it
+        forced = replace(forced, applied=forced.revision in position.applied)
+
+    def status_of(runbook: Runbook, phase: Phase) -> PhaseStatus:
+        found, key = judged[runbook.path, phase.name], (runbook.name, phase.name)
+        soaks = find_soaks(phase.checks_for(report.database.dialect), found.checks, now, closed)
+        signed = phase.signoffs if found.gate in (Gate.OPEN, Gate.CLOSED) and not recorded.missing else ()
+        return PhaseStatus(
+            phase.name,
+            found.gate,
+            phase.opens,
+            found.checks,
+            tuple(stand(each, recorded.words.get((*key, each.id), ()), now) for each in signed),
+            soaks,
+            opening(found.gate, soaks, found.checks),
+            recorded.held.get(key),
+            recorded.days.get(key, ()),
+            recorded.last_closed.get(key),
+        )
+
+    runbooks = []
+    for _, group in groupby(phases, key=lambda pair: pair[0].path):
+        pairs = list(group)
+        book = pairs[0][0]
+        stands = tuple(status_of(book, phase) for _, phase in pairs)
+        runbooks.append(RunbookStatus(book.name, book.title, book.path, stands))
     return Status(
         now,
         report.database,
-        _runbooks(phases, report, recorded, now),
+        tuple(runbooks),
         recorded.observations,
-        _forced(recorded.forced, position),
+        forced,
         recorded.backfills,
         recorded.rehearsal,
         tuple(run_views(connection, phases, position, timeout_s)),
@@ -104,103 +128,33 @@ def collect(
     )
 
 
-def _forced(forced: Forced | None, position: Position) -> Forced | None:
-    """Mark whether a forced revision is still applied; a revision that the chain has lost stays unmarked."""
-    if forced is None or forced.revision not in position.known:
-        return forced
-    return replace(forced, applied=forced.revision in position.applied)
-
-
 def read_clock(connection: Connection) -> datetime:
     """Read the server's clock: ages and days are counted from it, as in the ledger's views."""
     clock = literal_column(CLOCK[connection.dialect.name], DateTime(timezone=True))
     return in_utc(connection.execute(select(clock)).scalar_one())
 
 
-def _runbooks(
-    phases: Sequence[tuple[Runbook, Phase]], report: Report, recorded: Recorded, now: datetime
-) -> tuple[RunbookStatus, ...]:
-    judged = {(book.path, phase.name): phase for book, phase in report.phases()}
-    dialect = report.database.dialect
-    closed = frozenset(report.addresses(Gate.CLOSED))
-    found = []
-    for _, group in groupby(phases, key=lambda pair: pair[0].path):
-        pairs = list(group)
-        runbook = pairs[0][0]
-        stands = (
-            _phase(
-                runbook,
-                phase,
-                judged[runbook.path, phase.name],
-                recorded,
-                now,
-                closed=closed,
-                dialect=dialect,
-            )
-            for _, phase in pairs
-        )
-        found.append(RunbookStatus(runbook.name, runbook.title, runbook.path, tuple(stands)))
-    return tuple(found)
-
-
-def _phase(
-    runbook: Runbook,
-    phase: Phase,
-    judged: PhaseReport,
-    recorded: Recorded,
-    now: datetime,
-    *,
-    closed: frozenset[str],
-    dialect: str,
-) -> PhaseStatus:
-    key = (runbook.name, phase.name)
-    applies = judged.gate in (Gate.OPEN, Gate.CLOSED)
-    soaks = find_soaks(phase.checks_for(dialect), judged.checks, now, closed)
-    signoffs = (
-        stand(signoff, recorded.words.get((*key, signoff.id), ()), now)
-        for signoff in phase.signoffs
-        if applies and recorded.missing is None
-    )
-    return PhaseStatus(
-        phase.name,
-        judged.gate,
-        phase.opens,
-        judged.checks,
-        tuple(signoffs),
-        soaks,
-        opening(judged.gate, soaks, judged.checks),
-        recorded.held.get(key),
-        recorded.days.get(key, ()),
-        recorded.last_closed.get(key),
-    )
-
-
-def run_views(
-    connection: Connection, phases: Sequence[tuple[Runbook, Phase]], position: Position, timeout_s: float
-) -> list[Shown]:
+def run_views(connection: Connection, phases: Phases, position: Position, timeout_s: float) -> list[Shown]:
     """Run the views of the phases that the database has reached, runbook by runbook."""
-    shown_views: dict[tuple[str, str], Shown] = {}
+    views: dict[tuple[str, str], Shown] = {}
     for runbook, phase in phases:
         for view in phase.views_for(connection.dialect.name):
             # A view is shown after its phase, too: only its own `until` ends it.
             scopes = ((phase.from_, None), (view.from_, view.until))
             key = (runbook.name, view.id)
-            if key not in shown_views and not any(position.place(*scope) for scope in scopes):
-                shown_views[key] = _shown(connection, runbook, view, timeout_s)
-    return list(shown_views.values())
-
-
-def _shown(connection: Connection, runbook: Runbook, view: View, timeout_s: float) -> Shown:
-    try:
-        result = read(connection, view.sql, timeout_s, most=VIEW_ROWS)
-    except QueryFailed as error:
-        return Shown(view.id, (), str(error), runbook=runbook.name)
-    return Shown(view.id, result.records(), None, result.total, runbook.name)
+            if key in views or any(position.place(*scope) for scope in scopes):
+                continue
+            try:
+                result = read(connection, view.sql, timeout_s, most=VIEW_ROWS)
+                views[key] = Shown(view.id, result.records(), None, result.total, runbook.name)
+            except QueryFailed as error:
+                views[key] = Shown(view.id, (), str(error), runbook=runbook.name)
+    return list(views.values())
 
 
 def read_ledger(
     source: LedgerReading,
-    phases: Sequence[tuple[Runbook, Phase]],
+    phases: Phases,
     report: Report,
     paths: Mapping[str, Path],
     *,
@@ -226,13 +180,11 @@ def read_ledger(
 
 
 def _read(
-    source: LedgerReading,
-    phases: Sequence[tuple[Runbook, Phase]],
-    report: Report,
-    paths: Mapping[str, Path],
-    days: int,
+    source: LedgerReading, phases: Phases, report: Report, paths: Mapping[str, Path], days: int
 ) -> Recorded:
     signoffs = [signoff for _, phase in phases for signoff in phase.signoffs]
+    orphans = find_orphans(source.connection)
+    said = f"{orphans} has hidden columns that the ledger does not know: a restore cannot find them by name"
     return Recorded(
         None,
         read_held(source),
@@ -243,34 +195,23 @@ def _read(
         read_forced(source),
         read_backfills(source),
         next(iter(read_rehearsals(source, paths, most=1)), None),
-        warnings=(*_orphaned(source), *foreign_warning(source.connection)),
+        warnings=(*([said] if orphans else ()), *foreign_warning(source.connection)),
         drift=read_drift(source.connection),
         soft_drops=tuple(find_soft_drops(source.connection)),
     )
 
 
-def _orphaned(source: LedgerReading) -> tuple[str, ...]:
-    found = find_orphans(source.connection)
-    if not found:
-        return ()
-    return (f"{found} has hidden columns that the ledger does not know: a restore cannot find them by name",)
-
-
-def _asked(
-    source: LedgerReading, phases: Sequence[tuple[Runbook, Phase]], report: Report
-) -> list[tuple[Check, Verdict, str]]:
+def _asked(source: LedgerReading, phases: Phases, report: Report) -> list[tuple[Check, Verdict, str]]:
     """Pair the checks with their verdicts and addresses."""
-    dialect = source.connection.dialect.name
-    written = {
-        f"{runbook.name}/{phase.name}/{check.id}": check
-        for runbook, phase in phases
-        for check in phase.checks_for(dialect)
-        if isinstance(check, Check)
+    verdicts = {
+        f"{runbook.name}/{phase.name}/{verdict.check_id}": verdict
+        for runbook, phase in report.phases()
+        for verdict in phase.checks
     }
-    found = []
-    for runbook, phase in report.phases():
-        for verdict in phase.checks:
-            address = f"{runbook.name}/{phase.name}/{verdict.check_id}"
-            if address in written:
-                found.append((written[address], verdict, address))
-    return found
+    checks = (
+        (check, f"{runbook.name}/{phase.name}/{check.id}")
+        for runbook, phase in phases
+        for check in phase.checks_for(source.connection.dialect.name)
+        if isinstance(check, Check)
+    )
+    return [(check, verdicts[address], address) for check, address in checks if address in verdicts]

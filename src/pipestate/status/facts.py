@@ -108,9 +108,7 @@ def _names(source: LedgerReading) -> Any:
     return select(known.c.name).where(known.c.name.is_not(None)).limit(MOST_NAMES).subquery("names")
 
 
-def _by_literal(
-    asked: Iterable[tuple[Check, Verdict, str]],
-) -> dict[str, tuple[tuple[str, Verdict], ...]]:
+def _by_literal(asked: Iterable[tuple[Check, Verdict, str]]) -> dict[str, tuple[tuple[str, Verdict], ...]]:
     """Map each literal in the checks' SQL to the checks that contain it."""
     found: dict[str, tuple[tuple[str, Verdict], ...]] = {}
     for check, verdict, address in asked:
@@ -184,7 +182,8 @@ def read_recorded_signoffs(
     )
     found: dict[tuple[str, str, str], list[Row]] = {}
     for row in source.rows(query) if signoffs else ():
-        found.setdefault((row.runbook, row.phase, row.name), []).append(_row(row))
+        said_by = (row.person, in_utc(row.signed_at), row.note, row.text_sha256)
+        found.setdefault((row.runbook, row.phase, row.name), []).append(said_by)
     return found
 
 
@@ -194,7 +193,8 @@ def stand(signoff: SignOff, rows: Iterable[Row], now: datetime) -> SignOffStatus
     for person, at, note, text_sha256 in rows:
         if text_sha256 not in (None, signoff.text_sha256):
             continue
-        word = _word(person, at, note, signoff.valid_for, now)
+        until = at + signoff.valid_for
+        word = RecordedSignOff(person, at, until, holds=now < until, note=note)
         latest.setdefault(person.strip().lower(), word)
     ends = sorted((word.until for word in latest.values() if word.holds), reverse=True)
     return SignOffStatus(
@@ -206,14 +206,3 @@ def stand(signoff: SignOff, rows: Iterable[Row], now: datetime) -> SignOffStatus
         max(0, signoff.people - len(ends)),
         ends[signoff.people - 1] if len(ends) >= signoff.people else None,
     )
-
-
-def _word(
-    person: str, at: datetime, note: str | None, valid_for: timedelta, now: datetime
-) -> RecordedSignOff:
-    until = at + valid_for
-    return RecordedSignOff(person, at, until, holds=now < until, note=note)
-
-
-def _row(row: Any) -> Row:
-    return row.person, in_utc(row.signed_at), row.note, row.text_sha256

@@ -13,6 +13,11 @@ from pipestate.verify.report import Gate, Json, Outcome, Verdict
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 HALF_A_YEAR = timedelta(days=182)
+DAYS = "days_held"
+# This view has a row for each start of a streak: the days restart after a gap.
+BEGINS_ANEW = "soak_since"
+VIEWS = frozenset({"soak", BEGINS_ANEW})
+HUNDREDTH = Decimal("0.01")  # `days_held` is rounded down to hundredths
 
 
 def lasting(length: timedelta) -> str:
@@ -60,18 +65,8 @@ def _many(number: int, unit: str) -> str:
     return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
-DAYS = "days_held"
-# This view has a row for each start of a streak: the days restart after a gap.
-BEGINS_ANEW = "soak_since"
-VIEWS = frozenset({"soak", BEGINS_ANEW})
-HUNDREDTH = Decimal("0.01")  # `days_held` is rounded down to hundredths
-
-
 def find_soaks(
-    checks: Iterable[Check | SignOff],
-    verdicts: Sequence[Verdict],
-    now: datetime,
-    closed: Container[str] = (),
+    checks: Iterable[Check | SignOff], verdicts: Sequence[Verdict], now: datetime, closed: Container[str] = ()
 ) -> tuple[Soak, ...]:
     """Find the checks of a phase that require days on record, and when each can pass.
 

@@ -32,6 +32,8 @@ from pipestate.status.model import ClosedRecord, Day, DayState, FailedCheck, For
 # Older records are left to `pipestate history`: each query reads a bounded part of an index.
 HORIZON = timedelta(days=90)
 AHEAD = timedelta(minutes=5)  # tolerance for clocks ahead of the server's
+OPEN = "open"
+MOST_FAILURES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +77,6 @@ def known_in_utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else in_utc(moment)
 
 
-OPEN = "open"
-MOST_FAILURES = 20
-
 Phase = tuple[str, str]
 
 
@@ -117,7 +116,9 @@ def read_days(source: LedgerReading, days: int) -> dict[Phase, tuple[Day, ...]]:
             run.c.runbook, run.c.phase, day.label("day"), _sum(is_open, "open"), _sum(1 - is_open, "closed")
         )
         .where(run.c.event == Event.VERIFY, source.of_phases(run.c.runbook, run.c.phase))
-        .where(run.c.recorded_at.between(_midnight(first), source.now))
+        .where(
+            run.c.recorded_at.between(datetime(first.year, first.month, first.day, tzinfo=UTC), source.now)
+        )
         .group_by(run.c.runbook, run.c.phase, day)
     )
     counted: dict[Phase, dict[date, tuple[int, int]]] = {phase: {} for phase in source.phases}
@@ -213,10 +214,6 @@ def _first_records(source: LedgerReading) -> dict[Phase, date]:
         .group_by(run.c.runbook, run.c.phase)
     )
     return {(row.runbook, row.phase): in_utc(row.first).date() for row in source.rows(query)}
-
-
-def _midnight(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def _sum(expression: Any, name: str) -> Any:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import count, groupby
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread, current_thread
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import URL, Connection
 
@@ -22,7 +22,7 @@ from pipestate.database.connections import engine_of
 from pipestate.database.interrupt import stopped_together
 from pipestate.database.urls import shown
 from pipestate.project.graph import Position
-from pipestate.runbook.model import Advice, Check, Phase, Runbook, SignOff
+from pipestate.runbook.model import Advice, Check, SignOff
 from pipestate.verify.judge import Judgement, judge
 from pipestate.verify.read import HeldSavepoint, QueryFailed, QueryResult, fence, read
 from pipestate.verify.report import (
@@ -35,7 +35,7 @@ from pipestate.verify.report import (
     Verdict,
     gate_of,
 )
-from pipestate.verify.select import SelectedCheck, explain_signoff, select_checks, signoff_check
+from pipestate.verify.select import Phases, SelectedCheck, explain_signoff, select_checks, signoff_check
 from pipestate.verify.session_safety import (
     read_session_safety,
     reads_ledger,
@@ -56,7 +56,7 @@ Answer = TypeVar("Answer")
 
 def verify(
     url: URL,
-    phases: Sequence[tuple[Runbook, Phase]],
+    phases: Phases,
     locate: Callable[[Connection], Position],
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -83,7 +83,7 @@ def verify(
 def verify_on(
     leader: Connection,
     url: URL,
-    phases: Sequence[tuple[Runbook, Phase]],
+    phases: Phases,
     position: Position,
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -135,10 +135,7 @@ def describe(connection: Connection, url: URL, position: Position) -> DatabaseIn
 
 
 def assemble(
-    phases: Sequence[tuple[Runbook, Phase]],
-    selected: Sequence[SelectedCheck],
-    verdicts: Sequence[Verdict],
-    position: Position,
+    phases: Phases, selected: Sequence[SelectedCheck], verdicts: Sequence[Verdict], position: Position
 ) -> tuple[RunbookReport, ...]:
     """Group the verdicts, which have the order of the selected checks, by phase and runbook."""
     by_phase: dict[tuple[str, str], list[Verdict]] = {}
@@ -248,13 +245,19 @@ def share_out(
     prepare: Callable[[Connection], None],
 ) -> list[Answer]:
     """Answer every item, on at most `jobs` connections, in the order of the items; `prepare` gets each that joins."""
-    if jobs < 2 or len(items) < 2:
-        with fence(leader) as behind:
-            return [answer(leader, behind, item) for item in items]
-    snapshot = str(leader.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one())
-    work = _Work(items, answer)
+    todo: SimpleQueue[int] = SimpleQueue()
+    for number in range(len(items)):
+        todo.put(number)
+    found: dict[int, Answer] = {}
+    errors: list[Exception] = []
     over, lock = Event(), Lock()
     at_work: list[Thread] = []
+
+    def work(connection: Connection) -> None:
+        with fence(connection) as behind, suppress(Empty):
+            while True:
+                number = todo.get_nowait()
+                found[number] = answer(connection, behind, items[number])
 
     def help_out() -> None:
         try:
@@ -264,50 +267,29 @@ def share_out(
                         return
                     at_work.append(current_thread())
                 prepare(connection)
-                work.run(connection)
+                work(connection)
         except Exception as error:  # raised by the leader, if a check is left without an answer
-            work.errors.append(error)
+            errors.append(error)
 
     def join_later() -> None:
         if not over.wait(ALONE_S):
             for _ in range(jobs - 1):
                 Thread(target=help_out, daemon=True).start()
 
-    Thread(target=join_later, daemon=True).start()
-    try:
-        with stopped_together():
-            work.run(leader)
-    finally:  # a thread that is still connecting finds no work when it arrives
-        over.set()
-        with lock:
-            working = list(at_work)
-        for thread in working:
-            thread.join()
-    return work.answers()
-
-
-class _Work(Generic[Item, Answer]):
-    """The items that are left, and the answers."""
-
-    def __init__(
-        self, items: Sequence[Item], answer: Callable[[Connection, HeldSavepoint | None, Item], Answer]
-    ) -> None:
-        self._items, self._answer = items, answer
-        self._todo: SimpleQueue[int] = SimpleQueue()
-        for number in range(len(items)):
-            self._todo.put(number)
-        self._found: dict[int, Answer] = {}
-        self.errors: list[Exception] = []
-
-    def run(self, connection: Connection) -> None:
-        """Answer one item after the other, until none is left."""
-        with fence(connection) as behind, suppress(Empty):
-            while True:
-                number = self._todo.get_nowait()
-                self._found[number] = self._answer(connection, behind, self._items[number])
-
-    def answers(self) -> list[Answer]:
-        """List them in order; raise the error that left one out."""
-        if len(self._found) < len(self._items):
-            raise self.errors[0]
-        return [self._found[number] for number in range(len(self._items))]
+    if jobs < 2 or len(items) < 2:
+        work(leader)
+    else:
+        snapshot = str(leader.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one())
+        Thread(target=join_later, daemon=True).start()
+        try:
+            with stopped_together():
+                work(leader)
+        finally:  # a thread that is still connecting finds no work when it arrives
+            over.set()
+            with lock:
+                working = list(at_work)
+            for thread in working:
+                thread.join()
+    if len(found) < len(items):
+        raise errors[0]
+    return [found[number] for number in range(len(items))]

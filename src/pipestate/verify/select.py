@@ -12,6 +12,7 @@ from pipestate.runbook.model import Check, Evidence, Phase, Runbook, SignOff
 from pipestate.verify.judge import Judgement
 from pipestate.verify.report import Outcome
 
+Phases = Sequence[tuple[Runbook, Phase]]
 VIEW = {"postgresql": "pipestate.sign_off", "sqlite": "pipestate_sign_off"}
 
 
@@ -49,16 +50,14 @@ def find_phases(
     return [(runbook, phase) for runbook, phase in every if address(runbook, phase) in selected]
 
 
-def _find_phase(
-    every: Sequence[tuple[Runbook, Phase]], name: str, command: Callable[[str], str]
-) -> tuple[Runbook, Phase]:
+def _find_phase(every: Phases, name: str, command: Callable[[str], str]) -> tuple[Runbook, Phase]:
     found = [(runbook, phase) for runbook, phase in every if name in (phase.name, address(runbook, phase))]
     if len(found) > 1:
         candidates = " or ".join(f"`{command(address(runbook, phase))}`" for runbook, phase in found)
         raise ConfigError(f"{len(found)} runbooks have a phase {name}: write {candidates}")
     if not found:
         known = ", ".join(address(runbook, phase) for runbook, phase in every)
-        raise ConfigError(f"there is no phase {name}; there are {known}")
+        raise ConfigError(f"no phase is called {name}; the phases are {known}")
     return found[0]
 
 

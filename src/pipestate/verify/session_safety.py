@@ -192,7 +192,13 @@ def read_session_safety(connection: Connection) -> tuple[str, ...]:
     superuser, standby, age, open_schemas, may_be_planted = connection.exec_driver_sql(
         AROUND, execution_options={"no_parameters": True}
     ).one()
-    found = [_standby(age)] if standby else []
+    found = []
+    if standby:  # while the primary is idle, the age grows
+        last = f"committed {max(age, 0.0):,.0f} s ago" if age is not None else "not known yet"
+        found.append(
+            f"this is a standby: it shows what it has replayed, and the last transaction of that was {last}. A "
+            "primary that is idle looks the same as one that is far ahead: where it matters, ask the primary"
+        )
     if superuser:
         found.append(SUPERUSER)
     if open_schemas:
@@ -207,31 +213,17 @@ def read_session_safety(connection: Connection) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _standby(age: float | None) -> str:
-    """Say how old the data may be. While the primary is idle, the age grows."""
-    last = f"committed {max(age, 0.0):,.0f} s ago" if age is not None else "not known yet"
-    return (
-        f"this is a standby: it shows what it has replayed, and the last transaction of that was {last}. A primary "
-        "that is idle looks the same as one that is far ahead: where it matters, ask the primary"
-    )
-
-
-def find_planted(connection: Connection) -> str | None:
-    """Name the objects that another role planted on the search path."""
+def refuse_planted(connection: Connection) -> None:
+    """Refuse a session in which another role planted objects on the search path."""
     if not engine_of(connection).HAS_ROLES:
-        return None
-    if not connection.exec_driver_sql(MAY_BE_PLANTED, execution_options={"no_parameters": True}).scalar():
-        return None
-    return _planted(connection)
+        return
+    may_be = connection.exec_driver_sql(MAY_BE_PLANTED, execution_options={"no_parameters": True}).scalar()
+    if may_be and (found := _planted(connection)):
+        said = PLANTED_BY_OTHERS.format(found=found)
+        raise Unreachable(f"{said}, so the gate cannot be asked: drop them, or take them off the path")
 
 
 def _planted(connection: Connection) -> str | None:
+    """Name the objects that another role planted on the search path."""
     found = connection.exec_driver_sql(PLANTED, execution_options={"no_parameters": True}).scalar()
     return str(found) if found else None
-
-
-def refuse_planted(connection: Connection) -> None:
-    """Refuse a session in which another role planted objects on the search path."""
-    if found := find_planted(connection):
-        said = PLANTED_BY_OTHERS.format(found=found)
-        raise Unreachable(f"{said}, so the gate cannot be asked: drop them, or take them off the path")

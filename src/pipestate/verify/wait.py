@@ -57,7 +57,7 @@ def pause_s(patience_s: float, took_s: float) -> float:
 def what_is_missing(found: Report | Unreachable) -> str:
     """Name the checks that keep the gate closed, without numbers that change each time."""
     if isinstance(found, Unreachable):
-        return f"{found}; asking again"
+        return f"{found}; trying again"
     closing = [verdict for verdict in found.verdicts() if verdict.closes]
     if not closing:
         return f"not asked at revision {found.database.revision or 'base'}"

@@ -200,7 +200,7 @@ def test_what_could_not_be_evaluated_closes_and_nothing_to_ask_is_said() -> None
     empty = PhaseReport("empty", Gate.CLOSED, (), (verdict("quiet", Outcome.SKIPPED),))
     assert lines(report(errored, empty), last("ready"), last("empty")) == [
         "Closed: orders/ready: quiet: no such table",
-        "Closed: orders/empty: nothing was asked",
+        "Closed: orders/empty: no check was evaluated",
     ]
 
 

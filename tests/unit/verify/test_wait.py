@@ -90,7 +90,7 @@ def test_a_connection_that_is_lost_on_the_way_is_tried_again() -> None:
     assert world.wait(1800) is OPEN
     assert world.told == [
         "missing: quiet, soak",
-        "cannot reach postgresql://db; asking again",
+        "cannot reach postgresql://db; trying again",
         "missing: quiet, soak",
     ]
 

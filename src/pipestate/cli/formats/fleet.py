@@ -15,26 +15,38 @@ MOST_CHECKS = 4
 # Meanings of the exit codes of one database.
 ANSWERS = {0: "open", 1: "closed", 2: "not checked", 3: "not evaluated"}
 PLANNED = ANSWERS | {0: "planned"}
+DONE = (UpgradeOutcome.CURRENT, UpgradeOutcome.UPGRADED)
 
 
 def print_fleet(fleet: Fleet, console: Console) -> None:
-    """Print the totals first, then the largest group in one line, and the others in a table."""
-    said = f"{_sum(fleet)[:1].upper()}{_sum(fleet)[1:]}."
-    console.print(hanging(Text(said, "bold green" if fleet.exit_code == 0 else "bold red"), console))
-    asked = f"{many(fleet.asked, 'database')} evaluated in {fleet.duration_ms / 1000:.1f} s"
-    console.print(Text(f"{asked}\n", "dim"))
-    alike, others = _alike(fleet)
-    if alike is not None:
-        whose = (
-            Text(f"{len(alike.names):,} alike: ") if len(alike.names) > 1 else shown_names(alike).append(": ")
-        )
-        console.print(whose.append_text(_what(alike, whole=True)), soft_wrap=not console.is_terminal)
+    """Print the totals first; then the waves of an upgrade, or the largest group; then the others in a table."""
+    said = (_sum_of_upgrade if fleet.waves else _sum)(fleet)
+    style = "bold green" if fleet.exit_code == 0 else "bold red"
+    console.print(hanging(Text(f"{said[:1].upper()}{said[1:]}.", style), console))
+    shard = f"shard {fleet.shard}: " if fleet.shard else ""
+    evaluated = "" if fleet.waves else " evaluated"
+    took = f"{many(fleet.asked, 'database')}{evaluated} in {fleet.duration_ms / 1000:.1f} s"
+    console.print(Text(f"{shard}{took}\n", "dim"))
+    heading = ""
+    if fleet.waves:
+        console.print(_waves(fleet))
+        others = [group for group in fleet.groups if group.state.outcome not in DONE]
+    else:
+        alike, others = _alike(fleet)
+        if alike is not None:
+            several = len(alike.names) > 1
+            whose = Text(f"{len(alike.names):,} alike: ") if several else shown_names(alike).append(": ")
+            console.print(whose.append_text(_what(alike, whole=True)), soft_wrap=not console.is_terminal)
+        if alike is not None and others:
+            differ = sum(len(group.names) for group in others)
+            heading = f"\n{differ:,} {'differs' if differ == 1 else 'differ'}:"
     if others:
-        differ = sum(len(group.names) for group in others)
-        console.print(Text(f"\n{differ:,} {'differs' if differ == 1 else 'differ'}:" if alike else ""))
-        console.print(_table(others))
+        console.print(Text(heading))
+        console.print(_table(others, upgrade=bool(fleet.waves)))
     if len(others) > MOST_ROWS:
         console.print(Text(f"and {len(others) - MOST_ROWS:,} more rows: --json has every database", "dim"))
+    if fleet.stopped:
+        console.print(Text(f"\nstopped: {plain(fleet.stopped)}", "red"))
 
 
 def _alike(fleet: Fleet) -> tuple[Group | None, list[Group]]:
@@ -45,16 +57,15 @@ def _alike(fleet: Fleet) -> tuple[Group | None, list[Group]]:
     return first, list(fleet.groups[1:])
 
 
-def _table(groups: list[Group]) -> Table:
+def _table(groups: list[Group], *, upgrade: bool) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False)
     table.add_column("database", overflow="fold", ratio=2)
     table.add_column("revision", overflow="fold")
     table.add_column("", overflow="fold", ratio=3)
     for group in groups[:MOST_ROWS]:
-        known = group.state.error is None
-        table.add_row(
-            shown_names(group), Text(plain(group.state.revision or "base") if known else "–"), _what(group)
-        )
+        known = group.state.error is None or group.state.revision is not None
+        revision = plain(group.state.revision or "base") if known else "–"
+        table.add_row(shown_names(group), Text(revision), _what(group, upgrade=upgrade))
     return table
 
 
@@ -65,22 +76,23 @@ def shown_names(group: Group) -> Text:
     return Text(f"{shown} and {more:,} more" if more > 0 else shown)
 
 
-def _what(group: Group, *, whole: bool = False) -> Text:
+def _what(group: Group, *, whole: bool = False, upgrade: bool = False) -> Text:
     """Describe a group: its error, its next step or its gates, and its schema drift."""
     state = group.state
     if state.error is not None:
-        return Text(plain(state.error), "magenta")
+        return Text(("failed: " if upgrade else "") + plain(state.error), "magenta")
+    pending = f"{many(state.pending, 'revision') if state.pending else 'nothing'} pending"
+    if upgrade:
+        closed = f"held: {plain(', '.join(state.closed))} is closed, {pending}"
+        return Text(closed, "yellow") if state.closed else Text(pending)
     said = Text(f"at {plain(state.revision or 'base')} of {plain(state.head or 'base')}, " if whole else "")
     if state.next is not None:
-        pending = many(state.pending, "revision") if state.pending else "nothing"
-        said.append(f"{pending} pending; next: {plain(state.next)}")
+        said.append(f"{pending}; next: {plain(state.next)}")
     elif state.closed:
         said.append(f"closed: {plain(', '.join(state.closed))}", "red")
         said.append(f" ({plain(', '.join(_checks(group)))})", "dim")
     else:
-        said.append(
-            "every gate open" if state.asked else "nothing to check", "green" if state.asked else "dim"
-        )
+        said.append(*(("every gate open", "green") if state.asked else ("nothing to check", "dim")))
     if state.drift is not None:
         said.append(f"\n{plain(state.drift)}", "yellow")
     return said
@@ -104,31 +116,11 @@ def _sum(fleet: Fleet) -> str:
     return ", ".join(parts)
 
 
-DONE = (UpgradeOutcome.CURRENT, UpgradeOutcome.UPGRADED)
-
-
-def print_fleet_upgrade(fleet: Fleet, console: Console) -> None:
-    """Print the totals first, then the waves, then held-back, failed and pending databases."""
-    counted = {
-        outcome: sum(wave.outcomes.get(outcome, 0) for wave in fleet.waves) for outcome in UpgradeOutcome
-    }
+def _sum_of_upgrade(fleet: Fleet) -> str:
+    counted = {each: sum(wave.outcomes.get(each, 0) for wave in fleet.waves) for each in UpgradeOutcome}
     parts = [f"{number:,} {outcome}" for outcome, number in counted.items() if number]
     parts += [f"{fleet.left:,} not begun"] if fleet.left else []
-    said = ", ".join(parts) or "no database"
-    console.print(hanging(Text(f"{said}.", "bold green" if fleet.exit_code == 0 else "bold red"), console))
-    shard = f"shard {fleet.shard}: " if fleet.shard else ""
-    console.print(
-        Text(f"{shard}{many(fleet.asked, 'database')} in {fleet.duration_ms / 1000:.1f} s\n", "dim")
-    )
-    console.print(_waves(fleet))
-    others = [group for group in fleet.groups if group.state.outcome not in DONE]
-    if others:
-        console.print(Text(""))
-        console.print(_table_fleet_upgrade(others))
-    if len(others) > MOST_ROWS:
-        console.print(Text(f"and {len(others) - MOST_ROWS:,} more rows: --json has every database", "dim"))
-    if fleet.stopped:
-        console.print(Text(f"\nstopped: {plain(fleet.stopped)}", "red"))
+    return ", ".join(parts) or "no database"
 
 
 def _waves(fleet: Fleet) -> Table:
@@ -140,28 +132,3 @@ def _waves(fleet: Fleet) -> Table:
         numbers = (wave.number, wave.databases, *(wave.outcomes.get(each, 0) for each in shown))
         table.add_row(*(f"{number:,}" for number in numbers))
     return table
-
-
-def _table_fleet_upgrade(groups: list[Group]) -> Table:
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    table.add_column("database", overflow="fold", ratio=2)
-    table.add_column("revision", overflow="fold")
-    table.add_column("", overflow="fold", ratio=3)
-    for group in groups[:MOST_ROWS]:
-        known = group.state.error is None or group.state.revision is not None
-        table.add_row(
-            shown_names(group),
-            Text(plain(group.state.revision or "base") if known else "–"),
-            _what_fleet_upgrade(group),
-        )
-    return table
-
-
-def _what_fleet_upgrade(group: Group) -> Text:
-    state = group.state
-    if state.error is not None:
-        return Text(f"failed: {plain(state.error)}", "magenta")
-    pending = f"{many(state.pending, 'revision')} pending"
-    if state.closed:
-        return Text(f"held: {plain(', '.join(state.closed))} is closed, {pending}", "yellow")
-    return Text(pending)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -16,6 +17,16 @@ from pipestate.core.text import many, plain, shorter_path, size
 from pipestate.database.connections import engine_of
 from pipestate.ledger.soft_drops import SoftDropped
 from pipestate.verify.report import DatabaseInfo, Json
+
+if TYPE_CHECKING:
+    from pipestate.ledger.soft_drops import SoftDropped
+
+# Lines for a terminal: long text continues on indented lines; a pipe gets it unbroken.
+LABEL = 9
+LONGEST_VALUE = 300
+LONGEST_NUMBER = 14
+# People need moments to the second only.
+_FRACTION = re.compile(r"^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)\.\d+")
 
 
 def more_rows(total: int, shown: int) -> list[str]:
@@ -67,9 +78,6 @@ def database_name(url: str) -> str:
     where = f"{server}:{port}" if server and port and not server.startswith("/") else server
     return " on ".join(filter(None, (name or parts.username or "", where))) or url
 
-
-# Lines for a terminal: long text continues on indented lines; a pipe gets it unbroken.
-LABEL = 9
 
 Line = tuple[Text, Text]
 
@@ -123,7 +131,7 @@ def in_columns(rows: Iterable[tuple[Text, ...]], console: Console) -> Iterator[T
     yield table
 
 
-def soft_dropped_as_lines(things: Sequence[SoftDropped]) -> list[str]:
+def soft_dropped_as_lines(things: "Sequence[SoftDropped]") -> list[str]:
     """Describe each object: its size, the revision that dropped it, and the time."""
     return [
         f"{thing.described}: {size_of(thing)}, dropped by {thing.revision} at {instant(thing.dropped_at)}"
@@ -131,15 +139,10 @@ def soft_dropped_as_lines(things: Sequence[SoftDropped]) -> list[str]:
     ]
 
 
-def size_of(thing: SoftDropped) -> str:
+def size_of(thing: "SoftDropped") -> str:
     rows = [many(thing.rows, "row")] if thing.rows is not None else []
     return ", ".join(rows + ([size(thing.bytes)] if thing.bytes is not None else []))
 
-
-LONGEST_VALUE = 300
-LONGEST_NUMBER = 14
-# People need moments to the second only.
-_FRACTION = re.compile(r"^(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)\.\d+")
 
 Rows = Sequence[Mapping[str, Json]]
 

@@ -11,6 +11,15 @@ from pipestate.rehearse.compat import Compat, StatementResult
 from pipestate.rehearse.impact import STRONGEST, LimitVerdict, Rehearsal, RevisionImpact, TableImpact, spelt
 
 NAME_WIDTH = 10
+MARKS = {
+    LimitVerdict.WITHIN: "✅",
+    LimitVerdict.TOO_CLOSE: "⚠️",
+    LimitVerdict.UNKNOWN: "❓",
+    LimitVerdict.OVER: "❌",
+}
+COLUMNS = ("revision", "table", "lock", "a writer waits", "a reader waits", "rows are locked", "its own wait")
+LONGEST = 100
+SHOWN = 10
 
 
 def rehearsal_as_lines(found: Rehearsal, width: int = 80) -> Iterator[str]:
@@ -96,15 +105,6 @@ def _named(name: str, said: str, width: int) -> Iterator[str]:
 
 def _wrapped(said: str, indent: str, width: int) -> Iterator[str]:
     yield from words.filled(said, indent, f"{indent}  ", width)
-
-
-MARKS = {
-    LimitVerdict.WITHIN: "✅",
-    LimitVerdict.TOO_CLOSE: "⚠️",
-    LimitVerdict.UNKNOWN: "❓",
-    LimitVerdict.OVER: "❌",
-}
-COLUMNS = ("revision", "table", "lock", "a writer waits", "a reader waits", "rows are locked", "its own wait")
 
 
 def rehearsal_as_markdown(found: Rehearsal) -> str:
@@ -214,9 +214,6 @@ def _exclusive(found: Rehearsal) -> list[TableImpact]:
 
 
 # Result of `compat`.
-
-LONGEST = 100
-SHOWN = 10
 
 
 def compat_as_lines(found: Compat, width: int = LONGEST) -> Iterator[str]:

@@ -41,13 +41,13 @@ def way(found: Rehearsal) -> str:
 
 def noise(found: Rehearsal) -> str:
     floor = duration(found.noise_floor_ms)
-    return f"An empty revision shows waits of {duration(found.noise_ms)}: below {floor} it is noise."
+    return f"An empty revision shows waits of {duration(found.noise_ms)}; waits below {floor} count as noise."
 
 
 def gate(asked: GateOutcome) -> str:
     """Describe the state of a revision's gate."""
     failing = f": {', '.join(asked.failing)}" if asked.failing else ""
-    passed = ", passed for the rehearsal" if asked.state != "open" else ""
+    passed = "; the rehearsal ignored it" if asked.state != "open" else ""
     return f"{asked.gate} is {asked.state}{failing}{passed}"
 
 
@@ -161,7 +161,7 @@ def writes(found: Rehearsal) -> Iterator[str]:
         yield f"Writes: one row of {many(tried, 'table')} was updated, inserted and deleted, and rolled back."
     if empty:
         more = f" and {len(empty) - MOST_NAMED} more" if len(empty) > MOST_NAMED else ""
-        yield f"Not written to, without a row: {', '.join(empty[:MOST_NAMED])}{more}."
+        yield f"Not written to, because they are empty: {', '.join(empty[:MOST_NAMED])}{more}."
 
 
 def write(broken: BrokenWrite) -> str:

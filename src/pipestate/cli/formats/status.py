@@ -93,7 +93,7 @@ def _phases(standing: Status, calls: Calls, *, verbose: bool) -> Iterator[Render
     elif others:
         gates = [phase.gate for phase, _ in others]
         counts = [f"{gates.count(gate)} {gate}" for gate in Gate if gate in gates]
-        yield Text(f"Besides: {', '.join(counts)} (--verbose lists each)", "dim")
+        yield Text(f"Other gates: {', '.join(counts)} (--verbose lists each)", "dim")
 
 
 def _ledger(standing: Status, calls: Calls) -> Iterator[RenderableType]:
@@ -133,10 +133,10 @@ def _forced(forced: Forced, now: datetime) -> Text:
     text.append(f" for {plain(forced.revision)}" if forced.revision else "")
     text.append(f", {on(forced.at, now)}, by {plain(forced.by)}: {plain(forced.reason or '')}")
     failed = [plain(failure.check_id) for failure in forced.failures]
-    text.append(f"\nhad failed: {listed(failed, most=5)}" if failed else "", "dim")
+    text.append(f"\nfailed checks: {listed(failed, most=5)}" if failed else "", "dim")
     if forced.applied:
         return text
-    return text.append(f"\n{plain(forced.revision or '')} was taken back since, and is not applied now")
+    return text.append(f"\n{plain(forced.revision or '')} was downgraded since")
 
 
 def _backfill(backfill: Backfilling, now: datetime) -> Text:

@@ -136,7 +136,7 @@ def _signoff(address: str, signoff: SignOffStatus, now: datetime, calls: Calls) 
     if signoff.until is not None:
         left = signoff.until - now
         style = ODD if left < signoff.valid_for / 8 else ""
-        return label("signed", GOOD), name.append(f"{people}, holds for {lasting(left)} more", style)
+        return label("signed", GOOD), name.append(f"{people}, valid for another {lasting(left)}", style)
     attest = calls.pipestate(f"attest {address}/{signoff.id} --by YOU")
     name.append(f"{_unsigned(signoff, people, now)}\n")
     return label("unsigned", BAD), name.append(attest, "dim")
@@ -155,7 +155,7 @@ def _unsigned(signoff: SignOffStatus, people: str, now: datetime) -> str:
 def _records(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
     if phase.held is not None and phase.held.since is not None:
         held = _held(phase.held, phase.held.since, now)
-        ends = "; it is closed now: the next record ends this"
+        ends = "; the gate is closed now: the next record ends this streak"
         yield label("held"), held.append(ends, BAD) if phase.gate is Gate.CLOSED else held
     if any(day.open or day.closed for day in phase.days):
         yield label("days"), _strip(phase.days)

@@ -83,7 +83,7 @@ def test_every_line_fits_and_says_what_is_certain_what_is_guessed_and_what_nobod
     for sentence in (
         "broken: UPDATE of a row of orders as app worked before and fails now: no field x",
         "Writes: one row of 3 tables was updated, inserted and deleted, and rolled back.",
-        "Not written to, without a row: t0, t1, t2, t3, t4 and 2 more.",
+        "Not written to, because they are empty: t0, t1, t2, t3, t4 and 2 more.",
         "waiting for it is not bounded (tried: it still waited after 2.0 s)",
         "waiting for it is bounded (read from lock_timeout: 200 ms)",
         "lines 10 rows, 8 kB; in production 45 rows: estimates × 4.5",

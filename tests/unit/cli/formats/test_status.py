@@ -130,7 +130,7 @@ def test_what_a_soak_says(soak: Soak, said: str) -> None:
             make_signoff(
                 word("ann", DAY / 2), word("ben", DAY / 4), people=2, missing=0, until=NOW + DAY / 2
             ),
-            "signed backup: ann and ben, holds for 12 hours more",
+            "signed backup: ann and ben, valid for another 12 hours",
         ),
     ],
 )
@@ -147,7 +147,7 @@ def test_a_streak_of_a_phase_that_is_closed_now_is_as_good_as_over() -> None:
     held = Held(NOW - 9 * DAY, 9.0, 9, 72.0, NOW - DAY, 24.0)
     said = sentence(make_phase(held=held))
     assert "held 9 days, since Nov 11 10:00: 9 records, the last 24 hours ago, the longest gap 3 days" in said
-    assert "it is closed now: the next record ends this" in said
+    assert "the gate is closed now: the next record ends this streak" in said
     assert "closed now" not in sentence(make_phase(gate=Gate.OPEN, held=held))
 
 
@@ -165,7 +165,7 @@ def test_the_strip_can_be_read_without_colours() -> None:
 
 def test_phases_that_are_ahead_or_past_are_counted_and_listed_where_that_is_asked_for() -> None:
     phases = [make_phase(name=name, gate=gate) for name, gate in (("a", Gate.PAST), ("b", Gate.AHEAD))]
-    assert "Besides: 1 ahead, 1 past (--verbose lists each)" in seen(make_standing(*phases))
+    assert "Other gates: 1 ahead, 1 past (--verbose lists each)" in seen(make_standing(*phases))
     assert "orders/a past\norders/b ahead\n" in seen(make_standing(*phases), verbose=True)
 
 
