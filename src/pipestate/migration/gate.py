@@ -4,7 +4,7 @@
         op.drop_table("order_log")
 
 If the tables to be locked hold no rows, the gate is open. A closed gate raises GateClosed; `-x force="reason"`
-overrides it, and the ledger keeps the reason. `script` writes the gate for `alembic upgrade --sql`. Online:
+overrides it, and the ledger keeps the reason. `postgresql/gate_script.py` writes it into scripts. Online:
 
 1. First pass, without a lock: the whole phase. It fails fast and blocks no writer.
 2. The first pass is recorded in the ledger, before the migration waits for the lock.

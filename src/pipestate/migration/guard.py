@@ -210,7 +210,7 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
         run.empty_tables, run.is_evaluated, run.passed_gates = set(), None, set()
         if step.is_upgrade:
             gates.require_named(step.revision)
-        if not migration.as_sql and migration.connection is not None:
+        if not migration.as_sql and migration.connection is not None and run.has_ledger is not False:
             engine_of(migration).require_recordable(migration.connection)
 
         def body() -> None:

@@ -133,18 +133,25 @@ class Patience:
     timeout_is_own: bool = False  # the revision has set one itself
     behind_autovacuum: bool = False
 
-    def run(self, statement: str, call: Callable[[], None]) -> None:
-        """Run DDL at a separate savepoint; try again while this keeps no other session waiting."""
+    def run(self, statement: str, call: Callable[[], None], undo: Callable[[], Any] | None = None) -> None:
+        """Run DDL at a savepoint; try again while this keeps no other session waiting.
+
+        `undo` returns to a savepoint that stands directly before the statement; else one is set.
+        """
         self.tried_from = time.monotonic()
         while True:
-            ask_driver(self.connection, f"SAVEPOINT {_SAVEPOINT}")
+            if undo is None:
+                ask_driver(self.connection, f"SAVEPOINT {_SAVEPOINT}")
             self._set_timeout()
             try:
                 call()
             except Exception as error:
                 if driver_state(error) not in (LOCK_NOT_AVAILABLE, DEADLOCK):
                     raise
-                ask_driver(self.connection, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+                if undo is None:
+                    ask_driver(self.connection, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+                else:
+                    undo()
                 self.restore = None
                 blockers, self.behind_autovacuum = find_blockers(self.connection, statement)
                 self.say(statement, blockers)
@@ -152,7 +159,8 @@ class Patience:
                     raise LockTimeout(_gave_up(statement, blockers)) from None
                 self.wait()
             else:
-                ask_driver(self.connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
+                if undo is None:
+                    ask_driver(self.connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
                 return
 
     def run_alone(self, statement: str, call: Callable[[], None], *, strong: bool) -> None:
@@ -223,18 +231,19 @@ class Patience:
         if self.timeout_is_own or self.restore is not None:
             return
         limit = self.settings.lock_timeout_s if self.tries else min(self.settings.lock_timeout_s, SAY_AFTER_S)
-        ((before, deadlock),) = ask_driver(
+        ((before, deadlock, _),) = ask_driver(
             self.connection,
-            "SELECT pg_catalog.current_setting('lock_timeout'), pg_catalog.current_setting('deadlock_timeout')",
+            "SELECT pg_catalog.current_setting('lock_timeout'), pg_catalog.current_setting('deadlock_timeout'), "
+            f"pg_catalog.set_config('lock_timeout', '{round(limit * 1000)}ms', true)",
         )
+        self.restore, wanted = before, limit
         if self.behind_autovacuum:
-            limit = max(limit, _in_seconds(deadlock) + 0.2)
-        self.restore = before
-        if 0 < _in_seconds(before) < limit:
-            limit = _in_seconds(before)
-        ask_driver(
-            self.connection, f"SELECT pg_catalog.set_config('lock_timeout', '{round(limit * 1000)}ms', true)"
-        )
+            wanted = max(limit, _in_seconds(deadlock) + 0.2)
+        if 0 < _in_seconds(before) < wanted:
+            wanted = _in_seconds(before)
+        if wanted != limit:
+            setting = f"'{round(wanted * 1000)}ms'"
+            ask_driver(self.connection, f"SELECT pg_catalog.set_config('lock_timeout', {setting}, true)")
 
 
 def find_blockers(connection: Connection, statement: str) -> tuple[str, bool]:

@@ -31,6 +31,7 @@ def record(*, ctx: MigrationContext, step: Any, heads: Any, run_args: Mapping[st
     run_of(ctx).heads = heads
     with translate_errors(ctx.connection.engine.url):
         state = look(ctx.connection)
+        run_of(ctx).has_ledger = state.installed
         if state.missing:
             if not run_of(ctx).has_warned_of_ledger:  # only a command updates it, not every migration
                 run_of(ctx).has_warned_of_ledger = True

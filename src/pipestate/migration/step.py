@@ -60,16 +60,20 @@ class GuardedStep:
     connection: Connection
     engine: MigrationEngine
     bound: bool = False
+    is_fresh: bool = False  # no statement has run since the savepoint
     began: bool = False  # the guard has sent BEGIN, on a connection that commits each statement by itself
     refused: MigrationError | None = None  # a refusal that the revision itself may have caught
     is_ours: bool = False  # statements of the guard are not compared
     before: Any = None
     statements: list[str] = field(default_factory=list)
     patience: Patience = field(init=False)
+    is_plain: bool = field(init=False)  # the step contains only operations
 
     def __post_init__(self) -> None:
         # Operations reach the database through SQLAlchemy: the first one triggers reading the catalogue.
-        if not self._is_plain():
+        name = "upgrade" if self.step.is_upgrade else "downgrade"
+        self.is_plain = only_operations(Path(self.step.revision.path), name)
+        if not self.is_plain:
             self.before = self.run.current(self.connection, self.engine.read_catalogue)
         self.patience = Patience(self.connection, self.run.settings, self._existing)
 
@@ -93,9 +97,10 @@ class GuardedStep:
             except LockTimeout:
                 quick = time.monotonic() - began < LONGEST_STEP_S
                 again = quick and self.bound and self.patience.is_left()
-                if not again or not self._is_plain():
+                if not again or not self.is_plain:
                     raise
                 self.engine.roll_back(self.connection)
+                self.is_fresh = True
                 self.statements.clear()
                 if self.patience.holds_strong_lock():
                     raise
@@ -105,11 +110,6 @@ class GuardedStep:
                 if self.refused is not None:
                     raise self.refused  # the revision itself has caught the refusal
                 return
-
-    def _is_plain(self) -> bool:
-        """Say whether the step contains only operations."""
-        name = "upgrade" if self.step.is_upgrade else "downgrade"
-        return only_operations(Path(self.step.revision.path), name)
 
     def _begin(self) -> None:
         """Set the savepoint; if the connection commits each statement, begin a transaction for it."""
@@ -121,7 +121,7 @@ class GuardedStep:
 
     def _bind(self) -> None:
         """Set the savepoint, if there is a transaction."""
-        self.bound = self.engine.set_savepoint(self.connection, self.run.memory)
+        self.bound = self.is_fresh = self.engine.set_savepoint(self.connection, self.run.memory)
 
     def _close(self) -> None:
         """Compare, and release the savepoint: later statements belong to other code."""
@@ -241,8 +241,11 @@ class GuardedStep:
             self.statements.append(statement[:_LONGEST_TEXT])
 
     def _run_bound(self, statement: str, kind: StatementKind, call: Callable[[], None]) -> None:
+        is_first, self.is_fresh = self.is_fresh, False
         if kind is StatementKind.STRONG and self._existing():
-            self.patience.run(statement, call)
+            # Other code may have run statements unseen, which must stay.
+            undo = partial(self.engine.roll_back, self.connection) if is_first and self.is_plain else None
+            self.patience.run(statement, call, undo)
             return
         self.patience.lift_timeout()
         try:
