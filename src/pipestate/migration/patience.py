@@ -1,4 +1,5 @@
-"""Patience with locks: DDL waits briefly, names the session that blocks it, lets the queue pass, and tries again."""
+"""Patience with locks: DDL waits briefly, names the session that blocks it, lets the queue pass, and tries
+again."""
 
 import ast
 import asyncio
@@ -56,9 +57,10 @@ def called_code(connection: Connection, statement: str) -> str:
     read, code, new = set[str](), statement, statement
     while names := {name for name in re.findall(r"\w+", new.lower()) if len(name) < 64} - read:
         read |= names
-        query = (
-            "SELECT pg_catalog.pg_get_functiondef(oid) FROM pg_catalog.pg_proc WHERE oid >= 16384 AND prokind IN ('f', 'p') "
-            "AND pronamespace IS DISTINCT FROM pg_catalog.to_regnamespace('pipestate') "  # ours are compared by digest
+        query = (  # functions of the ledger are compared by their digest
+            "SELECT pg_catalog.pg_get_functiondef(oid) FROM pg_catalog.pg_proc WHERE oid >= 16384 AND "
+            "prokind IN ('f', 'p') "
+            "AND pronamespace IS DISTINCT FROM pg_catalog.to_regnamespace('pipestate') "
             f"AND pg_catalog.lower(proname::text) IN ({', '.join(map(sql.literal, sorted(names)))})"
         )
         new = "\n".join(str(found) for (found,) in ask_driver(connection, query))
@@ -96,8 +98,10 @@ _BLOCKERS = """WITH named AS (
     WHERE c.relname IN ({names})
 ), wanted AS (
   SELECT oid FROM named
-  UNION SELECT k.confrelid FROM pg_catalog.pg_constraint k JOIN named ON k.conrelid = named.oid WHERE k.contype = 'f'
-  UNION SELECT k.conrelid FROM pg_catalog.pg_constraint k JOIN named ON k.confrelid = named.oid WHERE k.contype = 'f'
+  UNION SELECT k.confrelid FROM pg_catalog.pg_constraint k JOIN named ON k.conrelid = named.oid
+    WHERE k.contype = 'f'
+  UNION SELECT k.conrelid FROM pg_catalog.pg_constraint k JOIN named ON k.confrelid = named.oid
+    WHERE k.contype = 'f'
   UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN named ON i.inhparent = named.oid
   UNION SELECT i.inhparent FROM pg_catalog.pg_inherits i JOIN named ON i.inhrelid = named.oid
 )
@@ -224,17 +228,19 @@ class Patience:
             )
 
     def _set_timeout(self) -> None:
-        """Set the timeout for one statement; limit the first try to a second, so that the wait is reported soon.
+        """Set the timeout for one statement.
 
-        An autovacuum yields only to sessions that wait longer than deadlock_timeout.
+        Limit the first try to a second, so that the wait is reported soon. An autovacuum yields only to
+        sessions that wait longer than deadlock_timeout.
         """
         if self.timeout_is_own or self.restore is not None:
             return
         limit = self.settings.lock_timeout_s if self.tries else min(self.settings.lock_timeout_s, SAY_AFTER_S)
         ((before, deadlock, _),) = ask_driver(
             self.connection,
-            "SELECT pg_catalog.current_setting('lock_timeout'), pg_catalog.current_setting('deadlock_timeout'), "
-            f"pg_catalog.set_config('lock_timeout', '{round(limit * 1000)}ms', true)",
+            "SELECT pg_catalog.current_setting('lock_timeout'), "
+            "pg_catalog.current_setting('deadlock_timeout'), pg_catalog.set_config('lock_timeout', "
+            f"'{round(limit * 1000)}ms', true)",
         )
         self.restore, wanted = before, limit
         if self.behind_autovacuum:
@@ -324,8 +330,8 @@ def _root(node: ast.expr) -> str:
 
 def _gave_up(statement: str, blockers: str) -> str:
     return (
-        f"the lock for `{_short(statement)}` did not come: {plain(blockers)}. End that transaction or wait for it, then "
-        "run the same again: nothing of this revision was kept"
+        f"the lock for `{_short(statement)}` did not come: {plain(blockers)}. End that transaction or wait "
+        "for it, then run the same again: nothing of this revision was kept"
     )
 
 

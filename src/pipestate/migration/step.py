@@ -1,4 +1,5 @@
-"""One step of a migration under the guard: a savepoint around it, patience inside it, the comparison at its end."""
+"""One step of a migration under the guard: a savepoint around it, patience inside it, the comparison at its
+end."""
 
 import re
 import sys
@@ -89,7 +90,10 @@ class GuardedStep:
                 raise
 
     def _run_patiently(self, body: Callable[[], None]) -> None:
-        """Run the body; after a lock timeout under strong locks, run it again if it contains only operations."""
+        """Run the body.
+
+        After a lock timeout under strong locks, run it again if it contains only operations.
+        """
         began = time.monotonic()
         while True:
             try:
@@ -206,8 +210,8 @@ class GuardedStep:
         kind = kind_of(statement, dialect)
         if ends_in_the_middle(statement, dialect):
             raise MigrationError(
-                f"revision {self.step.revision.revision} ends its transaction in the middle of one text: give COMMIT or "
-                "ROLLBACK an op.execute() of its own, or use autocommit_block()"
+                f"revision {self.step.revision.revision} ends its transaction in the middle of one text: "
+                "give COMMIT or ROLLBACK an op.execute() of its own, or use autocommit_block()"
             )
         if kind is StatementKind.COMMIT:
             self._close()
@@ -293,7 +297,10 @@ class GuardedStep:
         return {oid for oid in getattr(self.before, "tables", ()) if oid not in self.run.memory.created}
 
     def _judge(self, undo: Callable[[], Any] | None = None) -> None:
-        """Compare with the catalogue before; refuse a loss, unless a gate, a reason or a setting allows it."""
+        """Compare with the catalogue before.
+
+        Refuse a loss, unless a gate, a reason or a setting allows it.
+        """
         if self.before is None:
             return
         after, losses = self.engine.compare(self.connection, self.before, self.run.memory, self.statements)

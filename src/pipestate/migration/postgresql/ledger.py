@@ -43,7 +43,10 @@ def install_objects() -> None:
 
 
 def _is_shared(has_tables: Callable[[Connection], bool]) -> bool:
-    """Say, for a tenant of a fleet, whether another tenant has installed the same; one at a time installs it."""
+    """Say, for a tenant of a fleet, whether another tenant has installed the same.
+
+    One at a time installs it.
+    """
     if sql.is_offline() or op.get_bind().scalar(TENANT) is None:
         return False
     connection = op.get_bind()
