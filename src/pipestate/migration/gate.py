@@ -67,7 +67,10 @@ from pipestate.verify.select import SelectedCheck
 from pipestate.verify.values import QueryFailed, QueryResult
 
 NOTHING_DONE = "nothing of this revision was done"
-PREPARED = "nothing was dropped; what this revision has committed before its gate stays, and a rerun goes on from there"
+PREPARED = (
+    "nothing was dropped; what this revision has committed before its gate stays, "
+    "and a rerun goes on from there"
+)
 EARLIER_STAY = f"{NOTHING_DONE}, and the revisions before it stay"
 ALL_BACK = "all of this run, which is one transaction, is rolled back"
 NOT_OURS = f"{NOTHING_DONE}; this run is in a transaction that Alembic did not begin, and ends with it"

@@ -170,9 +170,9 @@ def guard(context: Any, *, since: str | None = None) -> None:
 def include_name(name: str | None, type_: str, parent_names: MutableMapping[Any, Any]) -> bool:
     """Leave out the ledger's schema, the archive's, and hidden columns.
 
-    On SQLite it leaves out tables with their prefixes. Give it to `context.configure(include_name=...)`. On PostgreSQL
-    it is needed for schemas only with `include_schemas`: by default autogenerate reads the default schema
-    alone.
+    On SQLite it leaves out tables with their prefixes. Give it to `context.configure(include_name=...)`. On
+    PostgreSQL it is needed for schemas only with `include_schemas`: by default autogenerate reads the default
+    schema alone.
     """
     if name is not None and HIDDEN.match(name):
         return False

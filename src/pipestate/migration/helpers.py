@@ -1,4 +1,4 @@
-"""Helpers for the revisions of any project (`pipestate.ddl`): DDL and row changes that do not block writers."""
+"""Helpers for revisions of any project (`pipestate.ddl`): changes that do not block writers."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

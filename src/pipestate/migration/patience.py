@@ -53,7 +53,7 @@ def commits_by_itself(connection: Connection) -> bool:
 
 
 def called_code(connection: Connection, statement: str) -> str:
-    """Return a statement with the code of all functions and procedures that it names, directly or indirectly."""
+    """Return a statement with the code of all functions that it names, directly or indirectly."""
     read, code, new = set[str](), statement, statement
     while names := {name for name in re.findall(r"\w+", new.lower()) if len(name) < 64} - read:
         read |= names
@@ -214,7 +214,7 @@ class Patience:
         pause(self.connection, longest * (0.5 + random.random() / 2))
 
     def say(self, statement: str, blockers: str) -> None:
-        """Name the blocking sessions on stderr after the step has waited for a second, and then every minute."""
+        """Name the blocking sessions on stderr after a wait of one second, and then every minute."""
         now = time.monotonic()
         self.waits_since = self.waits_since or self.tried_from
         long = now - self.waits_since >= SAY_AFTER_S * 0.9

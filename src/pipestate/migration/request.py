@@ -119,7 +119,7 @@ def _refuse_other_branches(context: MigrationContext, runbook: Runbook, phase: P
 
 
 def _require(request: GateRequest, ids: Sequence[str]) -> None:
-    """Refuse a phase in which a check or sign-off of `ids` is missing, does not block, or does not apply now."""
+    """Refuse a phase in which an item of `ids` is missing, does not block, or does not apply now."""
     there = {each.check.id: each for each in request.checks}
     for id_ in dict.fromkeys(ids):
         found = there.get(id_)

@@ -234,7 +234,7 @@ def _schemas(table: str) -> str:
 
 
 def _hidden(parts: Sequence[DroppedTable | DroppedColumns], state: str) -> str:
-    """Write the query for the tables of these soft drops, and those at the other end of their foreign keys."""
+    """Write the query for the tables of these soft drops, and those that their foreign keys name."""
     entries = " UNION ALL ".join(f"SELECT * FROM pipestate.soft_dropped({_key(part)})" for part in parts)
     return (
         "SELECT unnest(ARRAY[pipestate.hidden_relation(entry)::text] || ARRAY(SELECT substring(removed ->> "

@@ -188,7 +188,7 @@ def write_requirement() -> None:
 {assertion()}
   PERFORM pg_catalog.set_config('{COMPARED}', 'yes', false);""",
             "  stranger record;",
-            why="The ledger belongs to a trusted role, and has the functions that this script was written for",
+            why="The ledger belongs to a trusted role, and has the functions of this script",
         )
     run.required_ledger = run.compared_functions = run.revision
 

@@ -166,11 +166,14 @@ def attach_indexes(index: Index, needed: str) -> None:
 
 def add_to_partitions(table: str, name: str, definition: str, needed: str) -> None:
     """Add a foreign key to each partition that lacks it, NOT VALID. The caller holds the lock."""
+    add = f"ALTER TABLE %s ADD CONSTRAINT {sql.name(name)} {definition} NOT VALID"
     sql.do(
         f"""  IF NOT ({needed}) THEN RETURN; END IF;
-  FOR leaf IN SELECT relid::regclass FROM pg_catalog.pg_partition_tree({sql.regclass(table)}) WHERE isleaf LOOP
-    CONTINUE WHEN EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = leaf AND conname = {sql.literal(name)});
-    EXECUTE format({sql.literal(f"ALTER TABLE %s ADD CONSTRAINT {sql.name(name)} {definition} NOT VALID")}, leaf);
+  FOR leaf IN SELECT relid::regclass FROM pg_catalog.pg_partition_tree({sql.regclass(table)}) WHERE isleaf
+  LOOP
+    CONTINUE WHEN EXISTS (
+      SELECT FROM pg_catalog.pg_constraint WHERE conrelid = leaf AND conname = {sql.literal(name)});
+    EXECUTE format({sql.literal(add)}, leaf);
   END LOOP;""",
         "  leaf regclass;",
         why=f"{name} of each partition of {table}",

@@ -1,4 +1,4 @@
-"""A migration on PostgreSQL: its session, the lock that keeps others out, and the head of a script for psql."""
+"""A migration on PostgreSQL: its session, the lock that keeps others out, the head of a script."""
 
 import secrets
 from collections.abc import Iterator

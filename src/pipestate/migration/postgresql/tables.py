@@ -107,7 +107,8 @@ def replace_comment(table: str, comment: str, *, revision: str) -> None:
 
 
 def restore_comment(table: str, comment: str, *, revision: str) -> None:
-    entry = f"pipestate.soft_drop WHERE kind = 'comment' AND name = {sql.literal(table)} AND revision = {sql.literal(revision)}"
+    of = f"name = {sql.literal(table)} AND revision = {sql.literal(revision)}"
+    entry = f"pipestate.soft_drop WHERE kind = 'comment' AND {of}"
     sql.do(
         f"""  SELECT removed ->> 'comment' INTO before FROM {entry} ORDER BY id DESC LIMIT 1;
   DELETE FROM {entry};

@@ -31,8 +31,8 @@ def can_drop(created: str, columns: Sequence[str]) -> bool:
 def with_added_columns(created: str, left: str, now: str) -> str | None:
     """Write `created` with the columns that ADD COLUMN has since put into `left`; None if more has changed.
 
-    >>> with_added_columns("CREATE TABLE t (a, b, UNIQUE (a, b))", "CREATE TABLE t (a)", "CREATE TABLE t (a, c)")
-    'CREATE TABLE t (a, b, c, UNIQUE (a, b))'
+    >>> with_added_columns("CREATE TABLE t (a, b, UNIQUE (a))", "CREATE TABLE t (a)", "CREATE TABLE t (a, c)")
+    'CREATE TABLE t (a, b, c, UNIQUE (a))'
     >>> with_added_columns("CREATE TABLE t (a, b)", "CREATE TABLE t (a)", "CREATE TABLE t (a UNIQUE)")
     """
     if now == left:

@@ -62,7 +62,7 @@ def refuse_unfit_columns(dropped: DroppedColumns, *, must_exist: bool = False) -
 
 
 def _refuse_no_key(table: str, key: Sequence[str]) -> None:
-    """Refuse columns that do not identify a row: values under a NULL or repeated key could not be restored."""
+    """Refuse columns that do not identify a row: a restore finds values by their key."""
     names = ", ".join(key)
     if catalog.collations_of_key(table, key) is None:
         raise MigrationError(

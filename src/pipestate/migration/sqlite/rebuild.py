@@ -98,7 +98,7 @@ def refuse_unfit_rebuild(table: str, columns: Sequence[str]) -> None:
 
 @contextmanager
 def without_triggers(table: str) -> Iterator[None]:
-    """Write rows without the triggers of the table: one could overwrite the time of each row's last change."""
+    """Write rows without the table's triggers: one could change the time of each row's last change."""
     triggers = catalog.attached(table, "'trigger'")
     for name in triggers:
         sql.emit(f"DROP TRIGGER {sql.quoted(name)}")
