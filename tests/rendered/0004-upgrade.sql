@@ -27,7 +27,7 @@ BEGIN;
 \set ON_ERROR_STOP on
 \set ON_ERROR_ROLLBACK off
 
--- The ledger belongs to a trusted role, and has the functions that this script was written for
+-- The ledger belongs to a trusted role, and has the functions of this script
 DO $pipestate$
 DECLARE
   stranger record;

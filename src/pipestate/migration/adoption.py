@@ -62,9 +62,9 @@ def drop_columns(table: str, columns: Sequence[str]) -> None:
 def use_timestamptz(table: str, columns: Sequence[str], *, indexes: Sequence[str] = ()) -> None:
     """Turn naive timestamps into timestamptz, reading them in `-x naive-timezone` (UTC by default).
 
-    With UTC no row is rewritten. PostgreSQL would rebuild an index on the column under the lock, so the indexes in
-    `indexes` are dropped first: create them again, concurrently, afterwards. Another zone makes PostgreSQL rewrite
-    the table under the lock.
+    With UTC no row is rewritten. PostgreSQL would rebuild an index on the column under the lock, so the
+    indexes in `indexes` are dropped first: create them again, concurrently, afterwards. Another zone makes
+    PostgreSQL rewrite the table under the lock.
     """
     engine().use_timestamptz(table, columns, indexes=indexes)
 
@@ -114,7 +114,10 @@ def restore_comment(table: str, comment: str, *, revision: str) -> None:
 
 
 def analyze_table(*tables: str) -> None:
-    """Update the planner's statistics of new columns and indexes; without them it overestimates matching rows."""
+    """Update the planner's statistics of new columns and indexes.
+
+    Without them it overestimates matching rows.
+    """
     engine().analyze_table(*tables)
 
 

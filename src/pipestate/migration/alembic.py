@@ -1,4 +1,7 @@
-"""Alembic's private names. Only this module uses them; a test names each one that a new Alembic has changed."""
+"""Alembic's private names. Only this module uses them.
+
+A test names each one that a new Alembic has changed.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -71,7 +74,8 @@ def is_upgrade() -> bool | None:
 
 
 def may_commit() -> bool:
-    """Say whether Alembic began the transaction for this revision alone: a commit then affects only this revision.
+    """Say whether Alembic began the transaction for this revision alone: a commit then affects only this
+    revision.
 
     In a file, commits happen only at the end of the transaction, so work that would commit is allowed.
     """
@@ -113,7 +117,8 @@ def resolve(script: ScriptDirectory, heads: tuple[str, ...]) -> Position:
 
 
 def resolve_below(script: ScriptDirectory, revision: str) -> Position:
-    """Make the position of a script, which starts below its revision: all ancestors and dependencies are applied."""
+    """Make the position of a script, which starts below its revision: all ancestors and dependencies are
+    applied."""
     known = resolve(script, ())
     below = _related(script, revision, script.revision_map._get_ancestor_nodes)
     found = script.get_revision(revision)

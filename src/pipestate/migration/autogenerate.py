@@ -1,11 +1,12 @@
-"""Autogenerate writes contracts: objects that the models have lost are dropped behind a gate, and can be restored.
+"""Autogenerate writes contracts: objects that the models have lost are dropped behind a gate, and can be
+restored.
 
     context.configure(..., process_revision_directives=contracts())
 
     alembic -x contract=orders/readiness revision --autogenerate -m "drop the old status"
 
-`op.drop_table` and `op.drop_column` of a new revision become `Contract(..., revision=revision).upgrade()`. Indexes
-and constraints that depend on them are included. The reverse operations become `.downgrade()`.
+`op.drop_table` and `op.drop_column` of a new revision become `Contract(..., revision=revision).upgrade()`.
+Indexes and constraints that depend on them are included. The reverse operations become `.downgrade()`.
 """
 
 import re
@@ -68,8 +69,8 @@ class _Contracts(Rewriter):
             if up.upgrade_token != "upgrades":
                 phase = given or self.phase or "RUNBOOK/PHASE"
                 raise MigrationError(
-                    f"contracts() serves a project with one database: in this one, write what drops {dropped} with "
-                    f"`pipestate revision --contract {phase} --engine ...`"
+                    "contracts() serves a project with one database: in this one, write what drops "
+                    f"{dropped} with `pipestate revision --contract {phase} --engine ...`"
                 )
             contract = ContractOp(given or self.phase or "", dropped, script, named=given is not None)
             up.ops = _upgrade(up.ops, contract)
@@ -78,7 +79,10 @@ class _Contracts(Rewriter):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ContractOp(ops.MigrateOperation):
-    """A contract among the operations of a generated revision; `named` if the command line names its phase."""
+    """A contract among the operations of a generated revision.
+
+    `named` means that the command line names its phase.
+    """
 
     phase: str
     dropped: Dropped
@@ -116,7 +120,10 @@ def _render(context: AutogenContext, contract: ContractOp) -> str:
 
 
 def _refuse_or_edit(context: AutogenContext, contract: ContractOp) -> None:
-    """Refuse a phase if its gate could never open; end earlier phases that read dropped objects, and report it."""
+    """Refuse a phase if its gate could never open.
+
+    End earlier phases that read dropped objects, and report it.
+    """
     migration, revision = context.migration_context, str(contract.script.rev_id)
     assert migration is not None
     assert migration.script is not None
@@ -127,8 +134,8 @@ def _refuse_or_edit(context: AutogenContext, contract: ContractOp) -> None:
         asked = fill_opens(chain, runbook).phases[runbook.phases.index(phase)].opens
         if asked and not contract.named:
             raise ConfigError(
-                f"{contract.phase} was the gate of {', '.join(asked)}, which the database has: name the gate of this "
-                f"change with `alembic -x {OPTION}=RUNBOOK/PHASE revision --autogenerate`"
+                f"{contract.phase} was the gate of {', '.join(asked)}, which the database has: name the gate "
+                f"of this change with `alembic -x {OPTION}=RUNBOOK/PHASE revision --autogenerate`"
             )
         drafts = draft_runbook(runbook, phase, revision, ends_with(chain, runbook, phase, contract.dropped))
         write(drafts)
@@ -185,8 +192,8 @@ def _upgrade(operations: Operations, contract: ContractOp) -> list[ops.MigrateOp
     before = list(_only(kept, contract.dropped, pointing=True))
     if before and contract.dropped.columns:
         raise MigrationError(
-            f"a foreign key to {', '.join(contract.dropped.tables)} is dropped while its column stays: drop it in a "
-            "revision of its own, before the one with the contract"
+            f"a foreign key to {', '.join(contract.dropped.tables)} is dropped while its column stays: drop "
+            "it in a revision of its own, before the one with the contract"
         )
     return [*before, contract, *_only(kept, contract.dropped, pointing=False)]
 

@@ -2,12 +2,12 @@
 
     from pipestate import Contract
 
-    contract = Contract("orders/readiness", tables=["order_log"], columns={"orders": ["old_status"]}, revision=revision)
-    upgrade, downgrade = contract.upgrade, contract.downgrade
+    contract = Contract("orders/readiness", tables=["order_log"], columns={"orders": ["old_status"]},
+    revision=revision) upgrade, downgrade = contract.upgrade, contract.downgrade
 
-Up, in one transaction: the whole phase is evaluated. Then, under a lock of milliseconds, the checks that read those
-tables are evaluated again. Columns get hidden names and tables move into the archive. Down: both return with every
-value. After `pipestate purge` a downgrade is refused, unless it is forced.
+Up, in one transaction: the whole phase is evaluated. Then, under a lock of milliseconds, the checks that read
+those tables are evaluated again. Columns get hidden names and tables move into the archive. Down: both return
+with every value. After `pipestate purge` a downgrade is refused, unless it is forced.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,15 +33,16 @@ BACKUP = "backup-taken"
 class Contract:
     """Tables, and columns of remaining tables, that a revision drops behind the gate of `phase`.
 
-    `insist` names checks and sign-offs that the phase must have; `recheck` names those evaluated again under the
-    lock. `drop_triggers` names triggers of these tables that are dropped and restored with the columns.
+    `insist` names checks and sign-offs that the phase must have; `recheck` names those evaluated again under
+    the lock. `drop_triggers` names triggers of these tables that are dropped and restored with the columns.
 
     A restore derives two kinds of rows by `derived`: new rows, and rows modified since the contract. A row is
-    modified if its `changed_at` column is later than the contract. For columns, `derived` has expressions over the
-    row `s` and its hidden values `a`. For a table it is a `DerivedRows`; `keys` or the primary key finds its rows.
+    modified if its `changed_at` column is later than the contract. For columns, `derived` has expressions
+    over the row `s` and its hidden values `a`. For a table it is a `DerivedRows`; `keys` or the primary key
+    finds its rows.
 
-    `keep=False` drops immediately and permanently. `engine` names the target database if `env.py` runs every revision
-    in several databases (Alembic's template multidb).
+    `keep=False` drops immediately and permanently. `engine` names the target database if `env.py` runs every
+    revision in several databases (Alembic's template multidb).
     """
 
     phase: str
@@ -98,7 +99,8 @@ class Contract:
                 engine().restore(self._drop(revision))
             elif force_reason() is None:
                 raise MigrationError(
-                    f"revision {revision} dropped for good (keep=False), so this downgrade restores nothing: load the "
+                    f"revision {revision} dropped for good (keep=False), so this downgrade restores nothing: "
+                    "load the "
                     'backup, or go on without the data: alembic -x force="reason" downgrade ...'
                 )
             else:
@@ -123,8 +125,9 @@ class Contract:
         """Say whether this is the contract's database; env.py gives `engine_name` to `run_migrations`."""
         if self.engine is not None and engine_name is None:
             raise MigrationError(
-                f"Contract({self.phase!r}, engine={self.engine!r}, ...) is for one of several databases, and env.py does "
-                "not say which this is: call context.run_migrations(engine_name=...), or take `engine` out"
+                f"Contract({self.phase!r}, engine={self.engine!r}, ...) is for one of several databases, and "
+                "env.py does not say which this is: call context.run_migrations(engine_name=...), or take "
+                "`engine` out"
             )
         config = op.get_context().config
         listed = (config.get_main_option("databases") if config is not None else None) or ""
@@ -163,12 +166,13 @@ class Contract:
         return (key,) if isinstance(key, str) else tuple(key)
 
     def _running(self) -> str:
-        """Name the revision: as given, as the environment knows it, or the one that exports this contract's functions."""
+        """Name the revision: as given, as the environment knows it, or the one that exports this contract's
+        functions."""
         found = self.revision or current_run().revision or self._found_by_identity()
         if not found:
             raise MigrationError(
-                f"Contract({self.phase!r}, ...) does not know its revision: write Contract(..., revision=revision), "
-                "or upgrade = contract.upgrade in the revision's module"
+                f"Contract({self.phase!r}, ...) does not know its revision: write Contract(..., "
+                "revision=revision), or upgrade = contract.upgrade in the revision's module"
             )
         return found
 

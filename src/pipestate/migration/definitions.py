@@ -19,8 +19,8 @@ LOCK_PATIENCE_S = 60.0
 class Index:
     """An index, with its keys and predicate spelt as PostgreSQL prints them, except casts: `(a, b DESC)`.
 
-    The index is skipped if the table lacks a column in `needs`, or has one of another type than `types`. Types are
-    PostgreSQL's: an index that names some is for PostgreSQL alone.
+    The index is skipped if the table lacks a column in `needs`, or has one of another type than `types`.
+    Types are PostgreSQL's: an index that names some is for PostgreSQL alone.
 
     `partitions` adds the statements for a partitioned table to scripts for psql; online they are detected.
     """
@@ -56,9 +56,10 @@ class Index:
 class Shape:
     """The columns and key that an existing table of that name must have to be adopted.
 
-    With `partitions` it may be partitioned: its key is then the first column of a unique index. `unique` names
-    columns that the chain will make unique together. PostgreSQL does this only for a table that is partitioned by
-    these columns alone. `times` names columns that checks compare with the clock: PostgreSQL cannot compare text so.
+    With `partitions` it may be partitioned: its key is then the first column of a unique index. `unique`
+    names columns that the chain will make unique together. PostgreSQL does this only for a table that is
+    partitioned by these columns alone. `times` names columns that checks compare with the clock: PostgreSQL
+    cannot compare text so.
     """
 
     table: str
@@ -107,8 +108,8 @@ def table_of(name: str, *parts: sa.Column[Any] | sa.Constraint) -> sa.Table:
 class DerivedRows:
     """Rows of a dropped table, derived on its restore from the table that replaced it.
 
-    `columns` are expressions over a row `s` of `source`, which has the same key. Rows `s` are derived only if `where`
-    holds.
+    `columns` are expressions over a row `s` of `source`, which has the same key. Rows `s` are derived only if
+    `where` holds.
     """
 
     source: str

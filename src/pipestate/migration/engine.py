@@ -1,4 +1,4 @@
-"""The engine that is migrated: one implementation for PostgreSQL and one for SQLite, with the same functions."""
+"""The engine that is migrated: PostgreSQL and SQLite implement the same functions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager

@@ -22,21 +22,26 @@ from pipestate.migration.settings import find_url, read_options
 
 # A tenant: the search path of its session, and its own version table.
 _SET = text(
-    "SELECT pg_catalog.set_config('search_path', :path, false), pg_catalog.set_config('pipestate.tenant', :tenant, false)"
+    "SELECT pg_catalog.set_config('search_path', :path, false), pg_catalog.set_config('pipestate.tenant', "
+    ":tenant, false)"
 )
 _WHERE = text(
-    "SELECT pg_catalog.current_schema() AS schema, pg_catalog.current_setting('pipestate.tenant', true) AS tenant"
+    "SELECT pg_catalog.current_schema() AS schema, pg_catalog.current_setting('pipestate.tenant', true) AS "
+    "tenant"
 )
 
 
 def enter_schema(connection: Connection, path: Sequence[str], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Set the search path for the session; return more arguments of `configure`: the version table's schema."""
+    """Set the search path for the session.
+
+    Return more arguments of `configure`: the version table's schema.
+    """
     schema = path[0]
     given = options.get("version_table_schema")
     if given not in (None, schema):
         raise ConfigError(
-            f"env.py keeps its version table in the schema {given}, and the tenant {schema} needs one of its own: leave "
-            "version_table_schema out"
+            f"env.py keeps its version table in the schema {given}, and the tenant {schema} needs one of its "
+            "own: leave version_table_schema out"
         )
     inside = connection.in_transaction()  # the path remains in env.py's transaction
     quote = connection.dialect.identifier_preparer.quote_identifier
@@ -59,8 +64,9 @@ def assert_schema(migration: MigrationContext, step: RevisionStep) -> None:
     wanted = migration.version_table_schema
     if (found.schema, found.tenant) != (wanted, wanted):
         raise MigrationError(
-            f"the session works in the schema {found.schema}, not in {wanted}, so {step.revision.revision} was not run: "
-            "let env.py leave the search path alone, and connect to PostgreSQL itself, or to a pooler in session mode"
+            f"the session works in the schema {found.schema}, not in {wanted}, so {step.revision.revision} "
+            "was not run: let env.py leave the search path alone, and connect to PostgreSQL itself, or to a "
+            "pooler in session mode"
         )
 
 
@@ -112,9 +118,9 @@ def run(
 ) -> None:
     """Do the whole work of an `env.py`; `context` is `alembic.context`.
 
-    `metadata`, `include_object`, the comparisons and `plugins` are Alembic's arguments for autogenerate. `on_sqlite`
-    replaces arguments of `configure` on SQLite. With `registry` the chain records the objects that it creates, and
-    its downgrades drop only those.
+    `metadata`, `include_object`, the comparisons and `plugins` are Alembic's arguments for autogenerate.
+    `on_sqlite` replaces arguments of `configure` on SQLite. With `registry` the chain records the objects
+    that it creates, and its downgrades drop only those.
     """
     options = read_options(context)
     settings: dict[str, Any] = {

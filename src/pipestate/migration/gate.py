@@ -3,8 +3,9 @@
     with gate("orders/readiness", lock=["order_log"], insist=["soak", "restore-tested"], revision=revision):
         op.drop_table("order_log")
 
-If the tables to be locked hold no rows, the gate is open. A closed gate raises GateClosed; `-x force="reason"`
-overrides it, and the ledger keeps the reason. `script` writes the gate for `alembic upgrade --sql`. Online:
+If the tables to be locked hold no rows, the gate is open. A closed gate raises GateClosed; `-x
+force="reason"` overrides it, and the ledger keeps the reason. `postgresql/gate_script.py` writes it into
+scripts. Online:
 
 1. First pass, without a lock: the whole phase. It fails fast and blocks no writer.
 2. The first pass is recorded in the ledger, before the migration waits for the lock.
@@ -12,7 +13,8 @@ overrides it, and the ledger keeps the reason. `script` writes the gate for `ale
    empty in the first pass and hold rows now.
 4. The mark is set. The ledger records a second pass that was forced or is the only one.
 
-On PostgreSQL the server does this (`server/*.sql`), on SQLite Python (`sqlite/gate.py`). The gate never commits.
+On PostgreSQL the server does this (`server/*.sql`), on SQLite Python (`sqlite/gate.py`). The gate never
+commits.
 """
 
 import time
@@ -63,7 +65,10 @@ from pipestate.verify.run import EVIDENCE_ROWS, NOTHING, describe, run_check
 from pipestate.verify.select import SelectedCheck
 
 NOTHING_DONE = "nothing of this revision was done"
-PREPARED = "nothing was dropped; what this revision has committed before its gate stays, and a rerun goes on from there"
+PREPARED = (
+    "nothing was dropped; what this revision has committed before its gate stays, "
+    "and a rerun goes on from there"
+)
 EARLIER_STAY = f"{NOTHING_DONE}, and the revisions before it stay"
 ALL_BACK = "all of this run, which is one transaction, is rolled back"
 NOT_OURS = f"{NOTHING_DONE}; this run is in a transaction that Alembic did not begin, and ends with it"
@@ -85,7 +90,8 @@ class GateClosed(MigrationError):
         ((runbook, phase),) = report.phases()
         name = f"{runbook.name}/{phase.name}"
         lines = [
-            f"the gate {name} is closed: {count_closing(phase.checks)}, so {PREPARED if current_run().part else kept}"
+            f"the gate {name} is closed: {count_closing(phase.checks)}, so "
+            f"{PREPARED if current_run().part else kept}"
         ]
         for verdict in (verdict for verdict in phase.checks if verdict.closes):
             advised = verdict.advice is not None and verdict.advice.source != verdict.source
@@ -163,9 +169,10 @@ def gate(
 ) -> Iterator[None]:
     """Run the body only while the phase's gate is open.
 
-    `recheck` names the checks that a late write could change; they are evaluated again under the lock. By default
-    these are the blocking checks that read a locked table. `insist` names checks and sign-offs that must be in the
-    phase, blocking, and apply now. `may_be_gone` allows absent tables. `lock_also` is a query for more tables.
+    `recheck` names the checks that a late write could change; they are evaluated again under the lock. By
+    default these are the blocking checks that read a locked table. `insist` names checks and sign-offs that
+    must be in the phase, blocking, and apply now. `may_be_gone` allows absent tables. `lock_also` is a query
+    for more tables.
     """
     context = op.get_context()
     if context.dialect.driver == "psycopg2" and on_command_line(context):
@@ -199,7 +206,8 @@ def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -
     with _errors_as_sentences(context):
         if context.as_sql:
             raise MigrationError(
-                "require() evaluates checks now, which a script cannot: pass the gate instead, or run it without --sql"
+                "require() evaluates checks now, which a script cannot: pass the gate instead, or run it "
+                "without --sql"
             )
         request = read_request(phase, running_revision(revision), insist=checks)
         engine_of(context).require_gate_transaction(op.get_bind(), request.revision)
@@ -271,8 +279,9 @@ def _refuse_translated(context: MigrationContext, tables: Sequence[str]) -> None
         schema = table.rpartition(".")[0] or None
         if places.get(schema, schema) != schema:
             raise MigrationError(
-                f"lock={table!r}: this connection has a schema_translate_map that puts it into {places[schema]}, which the "
-                "SQL of a gate and its checks does not follow: set search_path instead, or name the schema"
+                f"lock={table!r}: this connection has a schema_translate_map that puts it into "
+                f"{places[schema]}, which the SQL of a gate and its checks does not follow: set search_path "
+                "instead, or name the schema"
             )
 
 
@@ -284,8 +293,8 @@ def _refuse_autocommit(context: MigrationContext, revision: str) -> None:
 
     def refuse() -> NoReturn:
         raise MigrationError(
-            f"revision {revision} has an autocommit_block() behind its gate, which would commit half of the change: "
-            "move it before the gate, or into a revision of its own"
+            f"revision {revision} has an autocommit_block() behind its gate, which would commit half of the "
+            "change: move it before the gate, or into a revision of its own"
         )
 
     def allow_again(**_: Any) -> None:

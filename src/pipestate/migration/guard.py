@@ -1,14 +1,14 @@
 """The guard of an env.py: `guard(context)`, at module level and before `context.configure(...)`.
 
 1. One migration at a time: the lock is taken before Alembic reads the version table.
-2. `opens` of a runbook is enforced: a revision that a phase opens must pass that gate. Its file is read before
-   the step; the mark of the passed gate is compared after it, in the step's transaction. A script must contain
-   the gate.
+2. `opens` of a runbook is enforced: a revision that a phase opens must pass that gate. Its file is read
+   before the step; the mark of the passed gate is compared after it, in the step's transaction. A script must
+   contain the gate.
 3. The ledger, if there is one, records every applied or reverted revision, and every stamp. If the record
    cannot be written, the revision is refused.
 4. Autogenerate leaves out pipestate's own tables and hidden columns.
-5. A revision that would lose data is rolled back, unless a gate, a reason or a setting allows it. DDL waits for
-   its locks without stopping others (`step`, `patience`, `losses`).
+5. A revision that would lose data is rolled back, unless a gate, a reason or a setting allows it. DDL waits
+   for its locks without stopping others (`step`, `patience`, `losses`).
 """
 
 import re
@@ -49,8 +49,8 @@ from pipestate.runbook.model import Phase, Runbook
 def hold_migration_lock(migration: MigrationContext) -> Iterator[None]:
     """Hold the migration lock around a run; if it is already held, do nothing.
 
-    Inside a transaction that other code began, it is a lock of that transaction and ends with it. Else it is a lock
-    of the session, released at the end. On SQLite the file has one writer anyway.
+    Inside a transaction that other code began, it is a lock of that transaction and ends with it. Else it is
+    a lock of the session, released at the end. On SQLite the file has one writer anyway.
     """
     connection = migration.connection
     run = run_of(migration)
@@ -79,7 +79,10 @@ Around = Callable[[MigrationContext, RevisionStep, Callable[[], None]], None]
 
 
 def wrap_steps(migration: MigrationContext, around: Around) -> None:
-    """Run `around` in the place of each revision's function, in its transaction; it receives that function."""
+    """Run `around` in the place of each revision's function, in its transaction.
+
+    It receives that function.
+    """
 
     def wrap(steps: Steps) -> Steps:
         def wrapped(heads: Any, context: Any) -> Iterator[Any]:
@@ -126,8 +129,8 @@ def _broken_references(migration: MigrationContext) -> set[tuple[Any, ...]]:
 
 
 TOO_LATE = (
-    "guard(context) stands behind context.configure(...), where it guards nothing: put it at the top of env.py, at "
-    "module level; nothing was done"
+    "guard(context) stands behind context.configure(...), where it guards nothing: put it at the top of "
+    "env.py, at module level; nothing was done"
 )
 ARCHIVE = "pipestate_archive"
 # Names of soft-dropped columns, of objects that remain on them, and of their marker.
@@ -165,10 +168,11 @@ def guard(context: Any, *, since: str | None = None) -> None:
 
 
 def include_name(name: str | None, type_: str, parent_names: MutableMapping[Any, Any]) -> bool:
-    """Leave out the ledger's schema, the archive's, and hidden columns; on SQLite, the tables with their prefixes.
+    """Leave out the ledger's schema, the archive's, and hidden columns.
 
-    Give it to `context.configure(include_name=...)`. On PostgreSQL it is needed for schemas only with
-    `include_schemas`: by default autogenerate reads the default schema alone.
+    On SQLite it leaves out tables with their prefixes. Give it to `context.configure(include_name=...)`. On
+    PostgreSQL it is needed for schemas only with `include_schemas`: by default autogenerate reads the default
+    schema alone.
     """
     if name is not None and HIDDEN.match(name):
         return False
@@ -186,8 +190,8 @@ def include_name(name: str | None, type_: str, parent_names: MutableMapping[Any,
 def watch(environment: EnvironmentContext, migration: MigrationContext, *, since: str | None = None) -> None:
     """Guard the steps of this run and record them; a second call changes nothing.
 
-    A command that only reads needs no runbook. Every database that an env.py configures has a separate context and is
-    guarded: Alembic hands it the options of the one before.
+    A command that only reads needs no runbook. Every database that an env.py configures has a separate
+    context and is guarded: Alembic hands it the options of the one before.
     """
     if run_of(migration).is_guarded or not changes_something(environment):
         return
@@ -210,7 +214,7 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
         run.empty_tables, run.is_evaluated, run.passed_gates = set(), None, set()
         if step.is_upgrade:
             gates.require_named(step.revision)
-        if not migration.as_sql and migration.connection is not None:
+        if not migration.as_sql and migration.connection is not None and run.has_ledger is not False:
             engine_of(migration).require_recordable(migration.connection)
 
         def body() -> None:
@@ -235,8 +239,8 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
 def changes_something(environment: EnvironmentContext) -> bool:
     """Say whether this run may apply, revert or stamp revisions.
 
-    Alembic's own commands without a destination (`current`, `history`, `check`, `revision`) only read, and take no
-    lock. A function of the application may do anything: it is guarded.
+    Alembic's own commands without a destination (`current`, `history`, `check`, `revision`) only read, and
+    take no lock. A function of the application may do anything: it is guarded.
     """
     known = environment_of(environment)
     steps = known.context_opts.get("fn")
@@ -259,9 +263,9 @@ class RequiredGates:
         for runbook, phase in self._gates_of(script):
             if not asks(named, runbook, phase):
                 raise MigrationError(
-                    f"{runbook.path}:{phase.line} says that {runbook.name}/{phase.name} opens {script.revision}, but "
-                    f"{script.path} does not ask that gate: nothing of it was run. Put its change into "
-                    "`with gate(...)`, or make it a Contract"
+                    f"{runbook.path}:{phase.line} says that {runbook.name}/{phase.name} opens "
+                    f"{script.revision}, but {script.path} does not ask that gate: nothing of it was run. "
+                    "Put its change into `with gate(...)`, or make it a Contract"
                 )
 
     def require_passed(self, migration: MigrationContext, revision: str) -> None:
@@ -283,7 +287,10 @@ class RequiredGates:
             )
 
     def _gates_of(self, script: Script) -> list[tuple[Runbook, Phase]]:
-        """List the phases that open a revision; without `opens`, a phase opens each revision that names it."""
+        """List the phases that open a revision.
+
+        Without `opens`, a phase opens each revision that names it.
+        """
         named = _named_gates(script)
         return [
             (runbook, phase)
@@ -308,9 +315,9 @@ def read_required_gates(migration: MigrationContext) -> RequiredGates:
     for script in migration.script.walk_revisions():
         if gates := _named_gates(script):
             missing = (
-                f"revision {script.revision} asks the gate {gates[0]}, but there is no runbook in {directory}: nothing "
-                "was run. Put runbooks/ beside the alembic.ini that is used (a Config that is made in code has none), "
-                "or into the script directory"
+                f"revision {script.revision} asks the gate {gates[0]}, but there is no runbook in "
+                f"{directory}: nothing was run. Put runbooks/ beside the alembic.ini that is used (a Config "
+                "that is made in code has none), or into the script directory"
             )
             return RequiredGates((), missing)
     if directory.is_dir():
@@ -325,8 +332,8 @@ def _refuse_unknown(scripts: ScriptDirectory, runbooks: Sequence[Runbook]) -> No
     for runbook, phase, revision in opened:
         if revision not in known:
             raise MigrationError(
-                f"{runbook.path}:{phase.line}: phase {phase.name} opens {revision}, a revision that the chain does not "
-                "have: correct `opens` in the front matter, or take it out; nothing was run"
+                f"{runbook.path}:{phase.line}: phase {phase.name} opens {revision}, a revision that the "
+                "chain does not have: correct `opens` in the front matter, or take it out; nothing was run"
             )
 
 

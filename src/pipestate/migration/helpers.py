@@ -1,4 +1,4 @@
-"""Helpers for the revisions of any project (`pipestate.ddl`): DDL and row changes that do not block writers."""
+"""Helpers for revisions of any project (`pipestate.ddl`): changes that do not block writers."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,8 +18,8 @@ from pipestate.migration.mark import require_gate
 def add_columns(addition: sa.Table) -> None:
     """Add the missing columns of `addition` to a table, in one ALTER under a short lock.
 
-    Defaults must be constants: then PostgreSQL writes no row. An existing column with a type of another family is
-    refused; one without its default gets it.
+    Defaults must be constants: then PostgreSQL writes no row. An existing column with a type of another
+    family is refused; one without its default gets it.
     """
     engine().add_columns(addition)
 
@@ -168,9 +168,9 @@ def update_in_batches(
 ) -> None:
     """Run `statement` once for each range of keys; each range is a separate, committed transaction.
 
-    In it, `{range}` is replaced by the condition that selects the batch's keys. `{range s}` uses the alias `s`, for a
-    statement that reads the table a second time. The statement must be repeatable: after a kill the ranges start from
-    the beginning. `condition` says whether there are rows to change.
+    In it, `{range}` is replaced by the condition that selects the batch's keys. `{range s}` uses the alias
+    `s`, for a statement that reads the table a second time. The statement must be repeatable: after a kill
+    the ranges start from the beginning. `condition` says whether there are rows to change.
     """
     engine().update_in_batches(table, key, statement, condition=condition, size=size)
 
@@ -186,8 +186,9 @@ def lock_tables(
 ) -> None:
     """Lock the existing tables until the end of the transaction; call it first in a transaction.
 
-    `when` is an SQL condition: the lock is taken only if it holds. `also` is a query for more tables. The request
-    waits briefly, lets the queue behind it pass and tries again; when patience ends it names the blocking session.
+    `when` is an SQL condition: the lock is taken only if it holds. `also` is a query for more tables. The
+    request waits briefly, lets the queue behind it pass and tries again; when patience ends it names the
+    blocking session.
     """
     engine().lock_tables(
         *tables,
@@ -201,7 +202,10 @@ def lock_tables(
 
 
 def install_ledger() -> None:
-    """Create the ledger if it is missing, or add missing parts to an older one; repeating it changes nothing."""
+    """Create the ledger if it is missing, or add missing parts to an older one.
+
+    Repeating it changes nothing.
+    """
     engine().install_ledger()
 
 

@@ -55,8 +55,9 @@ class Loss:
 class RunMemory:
     """The memory of a run, from step to step.
 
-    `created` holds tables, and columns as (table, number), that the run has created: dropping them is free. `held`
-    holds the tables that had rows at some time of the run: dropping one is a loss even after it is emptied.
+    `created` holds tables, and columns as (table, number), that the run has created: dropping them is free.
+    `held` holds the tables that had rows at some time of the run: dropping one is a loss even after it is
+    emptied.
     """
 
     created: set[object] = field(default_factory=set)
@@ -78,7 +79,10 @@ class GuardedRun:
     read_at: float = 0.0
 
     def current(self, connection: Connection, read: Callable[[Connection], Any]) -> Any:
-        """Return the catalogue before a step; the catalogue after the previous step is reused for some seconds."""
+        """Return the catalogue before a step.
+
+        The catalogue after the previous step is reused for some seconds.
+        """
         if self.catalogue is None or time.monotonic() - self.read_at > FRESH_S:
             self.catalogue = read(connection)
             self.read_at = time.monotonic()
@@ -104,7 +108,8 @@ def _up_to(migration: MigrationContext, since: str | None) -> frozenset[str]:
 def listed(losses: Sequence[Loss]) -> str:
     """Name the losses in one line, the columns of a table together.
 
-    >>> listed([Loss(LossKind.TABLE, "orders", 2), Loss(LossKind.COLUMN, "items.note"), Loss(LossKind.COLUMN, "items.a")])
+    >>> columns = [Loss(LossKind.COLUMN, "items.note"), Loss(LossKind.COLUMN, "items.a")]
+    >>> listed([Loss(LossKind.TABLE, "orders", 2), *columns])
     'the table orders (about 2 rows) and the columns note, a of items'
     """
     columns: dict[str, list[Loss]] = {}
@@ -156,9 +161,9 @@ def decide(
     *,
     enforce: bool,
 ) -> None:
-    """Refuse the losses of a step with one sentence, after `undo`; `undo` returns False if it undid no change.
+    """Refuse the losses of a step with one sentence, after `undo`.
 
-    The revision's row in the ledger keeps the allowed losses.
+    `undo` returns False if it undid no change. The revision's row in the ledger keeps the allowed losses.
     """
     revision = step.revision.revision
     losses = [loss for loss in losses if not _is_own(step, loss)]
@@ -182,7 +187,10 @@ def decide(
 def take_dropped(
     migration: MigrationContext, revision: str
 ) -> tuple[list[dict[str, Any]] | None, str | None]:
-    """Return the objects that a revision has dropped, and the forcing reason; forget notes of other revisions."""
+    """Return the objects that a revision has dropped, and the forcing reason.
+
+    Forget notes of other revisions.
+    """
     run = run_of(migration)
     of, dropped, reason = run.dropped or (None, None, None)
     run.dropped = None
@@ -196,10 +204,11 @@ def _tables_of(loss: Loss) -> set[str]:
 
 
 def _is_own(step: RevisionStep, loss: Loss) -> bool:
-    """Say whether a downgrade drops an object that pipestate itself created: its helpers check the rows first.
+    """Say whether a downgrade drops an object that pipestate itself created: its helpers check the rows
+    first.
 
-    The downgrade of a contract drops its copy after it has restored the values; `remove_ledger` keeps a ledger in
-    use.
+    The downgrade of a contract drops its copy after it has restored the values; `remove_ledger` keeps a
+    ledger in use.
     """
     own = loss.name.startswith(OWN) or _MARKER.search(loss.name)
     return not step.is_upgrade and bool(own) and imports_pipestate(Path(step.revision.path))
@@ -238,6 +247,6 @@ def _refusal(migration: MigrationContext, step: RevisionStep, losses: Sequence[L
     told = "so it was rolled back" if undone else "and has committed that by itself: restore it from a backup"
     contract = f"put it behind a gate: {contract_command(losses)}; or " if step.is_upgrade else ""
     return (
-        f"the {direction} of revision {step.revision.revision} loses {listed(losses)}, {told}. To go on, {contract}give a "
-        f"reason: {calls_of(migration.config).forced(direction)}"
+        f"the {direction} of revision {step.revision.revision} loses {listed(losses)}, {told}. To go on, "
+        f"{contract}give a reason: {calls_of(migration.config).forced(direction)}"
     )

@@ -1,4 +1,5 @@
-"""The reason to force a closed gate: `-x force="reason"`, or `-x force="orders/readiness: reason"` for one gate."""
+"""The reason to force a closed gate: `-x force="reason"`, or `-x force="orders/readiness: reason"` for one
+gate."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -55,10 +56,10 @@ def _given() -> tuple[dict[str, str], str | None]:
 
 
 # The mark that a passed gate leaves in its transaction; every destructive helper requires it. The mark is a
-# transaction-local setting on PostgreSQL: it ends with the transaction, a rollback to a savepoint removes it, and a
-# script sees the same one as a migration that runs online. SQLite has no such settings; there the mark lives beside
-# the migration's context. Destructive helpers require more than the mark: they must run in the body of that gate, and
-# the gate must have locked their table.
+# transaction-local setting on PostgreSQL: it ends with the transaction, a rollback to a savepoint removes it,
+# and a script sees the same one as a migration that runs online. SQLite has no such settings; there the mark
+# lives beside the migration's context. Destructive helpers require more than the mark: they must run in the
+# body of that gate, and the gate must have locked their table.
 
 
 SETTING = "pipestate.gate"
@@ -68,12 +69,12 @@ NO_GATE = (
     "or make the revision a Contract"
 )
 NO_DIRECTION = (
-    "; a downgrade needs none, but it is not Alembic's own command that runs this one: `guard(context)` in env.py tells "
-    "which way a revision goes"
+    "; a downgrade needs none, but it is not Alembic's own command that runs this one: `guard(context)` in "
+    "env.py tells which way a revision goes"
 )
 NOT_LOCKED = (
-    "{what} destroys something of {table}, which the gate of this revision has not locked, so its rows were not looked "
-    "at: name it in gate(..., lock=[...])"
+    "{what} destroys something of {table}, which the gate of this revision has not locked, so its rows were "
+    "not looked at: name it in gate(..., lock=[...])"
 )
 
 
@@ -87,7 +88,8 @@ def set_mark(revision: str) -> None:
 def note_mark(revision: str, empty: Sequence[str] = ()) -> None:
     """Note that the gate of a revision was passed; on PostgreSQL the server has set the mark.
 
-    `empty` names the gate's tables if all were empty and no check was evaluated: it has passed for these alone.
+    `empty` names the gate's tables if all were empty and no check was evaluated: it has passed for these
+    alone.
     """
     run = current_run()
     run.marked = revision
@@ -125,7 +127,8 @@ def require_mark(what: str, *tables: str, more: str = "") -> None:
     if _is_setting():
         relations = ", ".join(sql.regclass(table) for table in tables)
         sql.emit(
-            f"CALL pipestate.require_mark({sql.literal(revision)}, ARRAY[{relations}]::regclass[], {sql.literal(what)})"
+            f"CALL pipestate.require_mark({sql.literal(revision)}, ARRAY[{relations}]::regclass[], "
+            f"{sql.literal(what)})"
         )
     else:
         for table in set(tables) - set(locked):

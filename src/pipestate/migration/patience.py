@@ -1,4 +1,5 @@
-"""Patience with locks: DDL waits briefly, names the session that blocks it, lets the queue pass, and tries again."""
+"""Patience with locks: DDL waits briefly, names the session that blocks it, lets the queue pass, and tries
+again."""
 
 import ast
 import asyncio
@@ -52,13 +53,14 @@ def commits_by_itself(connection: Connection) -> bool:
 
 
 def called_code(connection: Connection, statement: str) -> str:
-    """Return a statement with the code of all functions and procedures that it names, directly or indirectly."""
+    """Return a statement with the code of all functions that it names, directly or indirectly."""
     read, code, new = set[str](), statement, statement
     while names := {name for name in re.findall(r"\w+", new.lower()) if len(name) < 64} - read:
         read |= names
-        query = (
-            "SELECT pg_catalog.pg_get_functiondef(oid) FROM pg_catalog.pg_proc WHERE oid >= 16384 AND prokind IN ('f', 'p') "
-            "AND pronamespace IS DISTINCT FROM pg_catalog.to_regnamespace('pipestate') "  # ours are compared by digest
+        query = (  # functions of the ledger are compared by their digest
+            "SELECT pg_catalog.pg_get_functiondef(oid) FROM pg_catalog.pg_proc WHERE oid >= 16384 AND "
+            "prokind IN ('f', 'p') "
+            "AND pronamespace IS DISTINCT FROM pg_catalog.to_regnamespace('pipestate') "
             f"AND pg_catalog.lower(proname::text) IN ({', '.join(map(sql.literal, sorted(names)))})"
         )
         new = "\n".join(str(found) for (found,) in ask_driver(connection, query))
@@ -96,8 +98,10 @@ _BLOCKERS = """WITH named AS (
     WHERE c.relname IN ({names})
 ), wanted AS (
   SELECT oid FROM named
-  UNION SELECT k.confrelid FROM pg_catalog.pg_constraint k JOIN named ON k.conrelid = named.oid WHERE k.contype = 'f'
-  UNION SELECT k.conrelid FROM pg_catalog.pg_constraint k JOIN named ON k.confrelid = named.oid WHERE k.contype = 'f'
+  UNION SELECT k.confrelid FROM pg_catalog.pg_constraint k JOIN named ON k.conrelid = named.oid
+    WHERE k.contype = 'f'
+  UNION SELECT k.conrelid FROM pg_catalog.pg_constraint k JOIN named ON k.confrelid = named.oid
+    WHERE k.contype = 'f'
   UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN named ON i.inhparent = named.oid
   UNION SELECT i.inhparent FROM pg_catalog.pg_inherits i JOIN named ON i.inhrelid = named.oid
 )
@@ -133,18 +137,25 @@ class Patience:
     timeout_is_own: bool = False  # the revision has set one itself
     behind_autovacuum: bool = False
 
-    def run(self, statement: str, call: Callable[[], None]) -> None:
-        """Run DDL at a separate savepoint; try again while this keeps no other session waiting."""
+    def run(self, statement: str, call: Callable[[], None], undo: Callable[[], Any] | None = None) -> None:
+        """Run DDL at a savepoint; try again while this keeps no other session waiting.
+
+        `undo` returns to a savepoint that stands directly before the statement; else one is set.
+        """
         self.tried_from = time.monotonic()
         while True:
-            ask_driver(self.connection, f"SAVEPOINT {_SAVEPOINT}")
+            if undo is None:
+                ask_driver(self.connection, f"SAVEPOINT {_SAVEPOINT}")
             self._set_timeout()
             try:
                 call()
             except Exception as error:
                 if driver_state(error) not in (LOCK_NOT_AVAILABLE, DEADLOCK):
                     raise
-                ask_driver(self.connection, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+                if undo is None:
+                    ask_driver(self.connection, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+                else:
+                    undo()
                 self.restore = None
                 blockers, self.behind_autovacuum = find_blockers(self.connection, statement)
                 self.say(statement, blockers)
@@ -152,7 +163,8 @@ class Patience:
                     raise LockTimeout(_gave_up(statement, blockers)) from None
                 self.wait()
             else:
-                ask_driver(self.connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
+                if undo is None:
+                    ask_driver(self.connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
                 return
 
     def run_alone(self, statement: str, call: Callable[[], None], *, strong: bool) -> None:
@@ -202,7 +214,7 @@ class Patience:
         pause(self.connection, longest * (0.5 + random.random() / 2))
 
     def say(self, statement: str, blockers: str) -> None:
-        """Name the blocking sessions on stderr after the step has waited for a second, and then every minute."""
+        """Name the blocking sessions on stderr after a wait of one second, and then every minute."""
         now = time.monotonic()
         self.waits_since = self.waits_since or self.tried_from
         long = now - self.waits_since >= SAY_AFTER_S * 0.9
@@ -216,25 +228,28 @@ class Patience:
             )
 
     def _set_timeout(self) -> None:
-        """Set the timeout for one statement; limit the first try to a second, so that the wait is reported soon.
+        """Set the timeout for one statement.
 
-        An autovacuum yields only to sessions that wait longer than deadlock_timeout.
+        Limit the first try to a second, so that the wait is reported soon. An autovacuum yields only to
+        sessions that wait longer than deadlock_timeout.
         """
         if self.timeout_is_own or self.restore is not None:
             return
         limit = self.settings.lock_timeout_s if self.tries else min(self.settings.lock_timeout_s, SAY_AFTER_S)
-        ((before, deadlock),) = ask_driver(
+        ((before, deadlock, _),) = ask_driver(
             self.connection,
-            "SELECT pg_catalog.current_setting('lock_timeout'), pg_catalog.current_setting('deadlock_timeout')",
+            "SELECT pg_catalog.current_setting('lock_timeout'), "
+            "pg_catalog.current_setting('deadlock_timeout'), pg_catalog.set_config('lock_timeout', "
+            f"'{round(limit * 1000)}ms', true)",
         )
+        self.restore, wanted = before, limit
         if self.behind_autovacuum:
-            limit = max(limit, _in_seconds(deadlock) + 0.2)
-        self.restore = before
-        if 0 < _in_seconds(before) < limit:
-            limit = _in_seconds(before)
-        ask_driver(
-            self.connection, f"SELECT pg_catalog.set_config('lock_timeout', '{round(limit * 1000)}ms', true)"
-        )
+            wanted = max(limit, _in_seconds(deadlock) + 0.2)
+        if 0 < _in_seconds(before) < wanted:
+            wanted = _in_seconds(before)
+        if wanted != limit:
+            setting = f"'{round(wanted * 1000)}ms'"
+            ask_driver(self.connection, f"SELECT pg_catalog.set_config('lock_timeout', {setting}, true)")
 
 
 def find_blockers(connection: Connection, statement: str) -> tuple[str, bool]:
@@ -315,8 +330,8 @@ def _root(node: ast.expr) -> str:
 
 def _gave_up(statement: str, blockers: str) -> str:
     return (
-        f"the lock for `{_short(statement)}` did not come: {plain(blockers)}. End that transaction or wait for it, then "
-        "run the same again: nothing of this revision was kept"
+        f"the lock for `{_short(statement)}` did not come: {plain(blockers)}. End that transaction or wait "
+        "for it, then run the same again: nothing of this revision was kept"
     )
 
 

@@ -1,4 +1,5 @@
-"""A progress bar on the terminal, after two seconds, while a statement builds an index, validates or restores."""
+"""A progress bar on the terminal, after two seconds, while a statement builds an index, validates or
+restores."""
 
 import re
 import shutil

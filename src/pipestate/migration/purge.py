@@ -24,7 +24,10 @@ LOCK_TIMEOUT = "2s"
 
 
 def find(connection: Connection, older_than: timedelta = timedelta()) -> list[SoftDropped]:
-    """Find soft-dropped objects that are old enough, oldest first; refuse a ledger that another role created."""
+    """Find soft-dropped objects that are old enough, oldest first.
+
+    Refuse a ledger that another role created.
+    """
     require_trusted(connection)
     border = datetime.now(UTC) - older_than
     return [each for each in find_soft_drops(connection) if each.dropped_at <= border]

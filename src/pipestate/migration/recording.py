@@ -25,12 +25,16 @@ NOT_RECORDED = "the schema was not recorded, so `pipestate drift` compares with 
 
 
 def record(*, ctx: MigrationContext, step: Any, heads: Any, run_args: Mapping[str, Any]) -> None:
-    """Write an applied revision into the ledger (Alembic's `on_version_apply`); warn once if the ledger is too old."""
+    """Write an applied revision into the ledger (Alembic's `on_version_apply`).
+
+    Warn once if the ledger is too old.
+    """
     del run_args
     assert ctx.connection is not None
     run_of(ctx).heads = heads
     with translate_errors(ctx.connection.engine.url):
         state = look(ctx.connection)
+        run_of(ctx).has_ledger = state.installed
         if state.missing:
             if not run_of(ctx).has_warned_of_ledger:  # only a command updates it, not every migration
                 run_of(ctx).has_warned_of_ledger = True
@@ -42,8 +46,9 @@ def record(*, ctx: MigrationContext, step: Any, heads: Any, run_args: Mapping[st
 def record_run(migration: MigrationContext, *, lent: bool = False) -> None:
     """Record the schema after a run that has applied revisions, in a separate transaction.
 
-    The revisions are already committed, so a failure is a warning. With `lent` the transaction is the caller's. The
-    schema of a single tenant is skipped: the record covers the whole database, and the fleet makes it.
+    The revisions are already committed, so a failure is a warning. With `lent` the transaction is the
+    caller's. The schema of a single tenant is skipped: the record covers the whole database, and the fleet
+    makes it.
     """
     run = run_of(migration)
     connection, heads, run.heads = migration.connection, run.heads, None
@@ -67,7 +72,8 @@ def record_run(migration: MigrationContext, *, lent: bool = False) -> None:
 
 
 def record_at_end_of_script(migration: MigrationContext) -> None:
-    """Make the script record the schema behind its last revision, except on SQLite: SQL alone cannot read first."""
+    """Make the script record the schema behind its last revision, except on SQLite: SQL alone cannot read
+    first."""
     run = migration.run_migrations
 
     def keep_heads(*, ctx: MigrationContext, heads: Any, **_: Any) -> None:
@@ -107,7 +113,8 @@ def _write(ctx: MigrationContext, step: Any, state: LedgerState) -> None:
 
 
 def describe_file(context: MigrationContext, script: Any) -> tuple[str | None, str | None, str]:
-    """Return a revision's title (the first line of its docstring), the hash of its file, and its version table."""
+    """Return a revision's title (the first line of its docstring), the hash of its file, and its version
+    table."""
     parts = (context.version_table_schema, context.version_table)
     version_table = ".".join(quoted(part) for part in parts if part)
     if script is None:

@@ -30,9 +30,11 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class GateRequest:
-    """A phase as it is evaluated now: all of its `checks`, and those that are evaluated `again` under the lock.
+    """A phase as it is evaluated now: all of its `checks`, and those that are evaluated `again` under the
+    lock.
 
-    `position` is the database's revision, with the files of the chain: a check may compare those with a rehearsal's.
+    `position` is the database's revision, with the files of the chain: a check may compare those with a
+    rehearsal's.
     """
 
     runbook: Runbook
@@ -110,13 +112,14 @@ def _refuse_other_branches(context: MigrationContext, runbook: Runbook, phase: P
         for named in (scope.from_, scope.until):
             if named in others:
                 raise MigrationError(
-                    f"{runbook.path}:{scope.line}: phase {phase.name} depends on revision {named} of another branch, and a "
-                    f"script for {revision} cannot know whether the database has it: run it without --sql"
+                    f"{runbook.path}:{scope.line}: phase {phase.name} depends on revision {named} of another "
+                    f"branch, and a script for {revision} cannot know whether the database has it: run it "
+                    "without --sql"
                 )
 
 
 def _require(request: GateRequest, ids: Sequence[str]) -> None:
-    """Refuse a phase in which a check or sign-off of `ids` is missing, does not block, or does not apply now."""
+    """Refuse a phase in which an item of `ids` is missing, does not block, or does not apply now."""
     there = {each.check.id: each for each in request.checks}
     for id_ in dict.fromkeys(ids):
         found = there.get(id_)

@@ -23,6 +23,7 @@ class MigrationRun:
     is_guarded: bool = False
     is_locked: bool = False  # the migration lock is held
     heads: Collection[str] | None = None  # after the last revision that was applied
+    has_ledger: bool | None = None  # after the last revision that was applied
     has_warned_of_ledger: bool = False
     forced: str | None = None  # the gate that a reason without a name has forced
     output: "GuardedOutput | None" = None  # of a script, after its first gate

@@ -1,4 +1,5 @@
-"""Settings of a migration: `alembic -x name=value`, the database, and `[pipestate]` of the ini or pyproject.toml."""
+"""Settings of a migration: `alembic -x name=value`, the database, and `[pipestate]` of the ini or
+pyproject.toml."""
 
 import configparser
 import math
@@ -84,14 +85,15 @@ def translate_without_values(config: Config) -> Iterator[None]:
     except configparser.InterpolationError as error:
         name = getattr(error, "option", "a value")
         raise MigrationError(
-            f"{config.config_file_name}: {name} in [{getattr(error, 'section', '')}] has a % that is not escaped, or asks "
-            "for a name that nothing sets: write %% for a plain %"
+            f"{config.config_file_name}: {name} in [{getattr(error, 'section', '')}] has a % that is not "
+            "escaped, or asks for a name that nothing sets: write %% for a plain %"
         ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class GuardSettings:
-    """Settings of the guard: `enforce` refuses losses, else they are warnings. The patience limits all tries together."""
+    """Settings of the guard: `enforce` refuses losses, else they are warnings. The patience limits all tries
+    together."""
 
     enforce: bool = True
     lock_timeout_s: float = 1.0

@@ -1,8 +1,8 @@
 """Execution of a revision's SQL on the database, or its output into the script of `alembic upgrade --sql`.
 
-On PostgreSQL a helper writes its condition and its action in SQL. The same text runs online, in the revision's
-transaction, and offline, in the DBA's psql. The server evaluates conditions at the moment of the change: scripts have
-the same path.
+On PostgreSQL a helper writes its condition and its action in SQL. The same text runs online, in the
+revision's transaction, and offline, in the DBA's psql. The server evaluates conditions at the moment of the
+change: scripts have the same path.
 """
 
 from collections.abc import Iterable, Iterator
@@ -98,9 +98,10 @@ def is_offline() -> bool:
 
 
 def emit(statement: str) -> None:
-    """Run one statement as it is written; offline, write it. Refusals of our own blocks become a MigrationError.
+    """Run one statement as it is written.
 
-    `op.execute` is unsuitable: it reads `:name` as a parameter, and offline doubles every `%`.
+    Offline, write it. Refusals of our own blocks become a MigrationError. `op.execute` is unsuitable: it
+    reads `:name` as a parameter, and offline doubles every `%`.
     """
     context = op.get_context()
     if context.as_sql:
@@ -139,7 +140,8 @@ def comment(text: str) -> None:
 
 
 def say_warnings() -> None:
-    """Log the messages that blocks have left in their settings: drivers hide a WARNING or NOTICE of the server."""
+    """Log the messages that blocks have left in their settings: drivers hide a WARNING or NOTICE of the
+    server."""
     if is_offline():
         return
     for name, log in ((SAID, warn), (TOLD, tell)):
@@ -188,8 +190,8 @@ def filled(message: str, values: dict[str, str]) -> str:
     return f"pg_catalog.format({', '.join((literal(template), *values.values()))})"
 
 
-# Parts: the statements between two autocommit blocks. A psql that continues after errors may run a script. So each
-# transaction of a revision sets a mark that a rollback removes, and all later statements require it.
+# Parts: the statements between two autocommit blocks. A psql that continues after errors may run a script. So
+# each transaction of a revision sets a mark that a rollback removes, and all later statements require it.
 
 
 @contextmanager
@@ -227,8 +229,9 @@ def autocommit() -> Iterator[None]:
         return
     if is_lent(context):
         raise MigrationError(
-            "this revision has work that commits as it goes (an index built concurrently, rows in batches), and the "
-            "transaction here was begun outside Alembic: let Alembic begin it, with transaction_per_migration=True"
+            "this revision has work that commits as it goes (an index built concurrently, rows in batches), "
+            "and the transaction here was begun outside Alembic: let Alembic begin it, with "
+            "transaction_per_migration=True"
         )
     from pipestate.migration.postgresql import calls
 
@@ -254,7 +257,8 @@ def execute_each(query: str, *, has_where: bool = True) -> None:
     """
     if is_offline():
         ready = (
-            f"\n  {'AND' if has_where else 'WHERE'} current_setting('pipestate.part', true) = {literal(part())}"
+            f"\n  {'AND' if has_where else 'WHERE'} current_setting('pipestate.part', true) = "
+            f"{literal(part())}"
             if in_autocommit()
             else ""
         )

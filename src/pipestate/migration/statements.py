@@ -19,7 +19,8 @@ class StatementKind(Enum):
 
 
 COMMITS = (
-    "calls code that commits by itself, so that a loss could not be undone: run it in an autocommit_block() with "
+    "calls code that commits by itself, so that a loss could not be undone: run it in an autocommit_block() "
+    "with "
     '-x force="reason", or outside the migration'
 )
 # After any of these a later statement of the same text would run outside the guard's transaction.

@@ -1,4 +1,5 @@
-"""One step of a migration under the guard: a savepoint around it, patience inside it, the comparison at its end."""
+"""One step of a migration under the guard: a savepoint around it, patience inside it, the comparison at its
+end."""
 
 import re
 import sys
@@ -60,16 +61,20 @@ class GuardedStep:
     connection: Connection
     engine: MigrationEngine
     bound: bool = False
+    is_fresh: bool = False  # no statement has run since the savepoint
     began: bool = False  # the guard has sent BEGIN, on a connection that commits each statement by itself
     refused: MigrationError | None = None  # a refusal that the revision itself may have caught
     is_ours: bool = False  # statements of the guard are not compared
     before: Any = None
     statements: list[str] = field(default_factory=list)
     patience: Patience = field(init=False)
+    is_plain: bool = field(init=False)  # the step contains only operations
 
     def __post_init__(self) -> None:
         # Operations reach the database through SQLAlchemy: the first one triggers reading the catalogue.
-        if not self._is_plain():
+        name = "upgrade" if self.step.is_upgrade else "downgrade"
+        self.is_plain = only_operations(Path(self.step.revision.path), name)
+        if not self.is_plain:
             self.before = self.run.current(self.connection, self.engine.read_catalogue)
         self.patience = Patience(self.connection, self.run.settings, self._existing)
 
@@ -85,7 +90,10 @@ class GuardedStep:
                 raise
 
     def _run_patiently(self, body: Callable[[], None]) -> None:
-        """Run the body; after a lock timeout under strong locks, run it again if it contains only operations."""
+        """Run the body.
+
+        After a lock timeout under strong locks, run it again if it contains only operations.
+        """
         began = time.monotonic()
         while True:
             try:
@@ -93,9 +101,10 @@ class GuardedStep:
             except LockTimeout:
                 quick = time.monotonic() - began < LONGEST_STEP_S
                 again = quick and self.bound and self.patience.is_left()
-                if not again or not self._is_plain():
+                if not again or not self.is_plain:
                     raise
                 self.engine.roll_back(self.connection)
+                self.is_fresh = True
                 self.statements.clear()
                 if self.patience.holds_strong_lock():
                     raise
@@ -105,11 +114,6 @@ class GuardedStep:
                 if self.refused is not None:
                     raise self.refused  # the revision itself has caught the refusal
                 return
-
-    def _is_plain(self) -> bool:
-        """Say whether the step contains only operations."""
-        name = "upgrade" if self.step.is_upgrade else "downgrade"
-        return only_operations(Path(self.step.revision.path), name)
 
     def _begin(self) -> None:
         """Set the savepoint; if the connection commits each statement, begin a transaction for it."""
@@ -121,7 +125,7 @@ class GuardedStep:
 
     def _bind(self) -> None:
         """Set the savepoint, if there is a transaction."""
-        self.bound = self.engine.set_savepoint(self.connection, self.run.memory)
+        self.bound = self.is_fresh = self.engine.set_savepoint(self.connection, self.run.memory)
 
     def _close(self) -> None:
         """Compare, and release the savepoint: later statements belong to other code."""
@@ -206,8 +210,8 @@ class GuardedStep:
         kind = kind_of(statement, dialect)
         if ends_in_the_middle(statement, dialect):
             raise MigrationError(
-                f"revision {self.step.revision.revision} ends its transaction in the middle of one text: give COMMIT or "
-                "ROLLBACK an op.execute() of its own, or use autocommit_block()"
+                f"revision {self.step.revision.revision} ends its transaction in the middle of one text: "
+                "give COMMIT or ROLLBACK an op.execute() of its own, or use autocommit_block()"
             )
         if kind is StatementKind.COMMIT:
             self._close()
@@ -241,8 +245,11 @@ class GuardedStep:
             self.statements.append(statement[:_LONGEST_TEXT])
 
     def _run_bound(self, statement: str, kind: StatementKind, call: Callable[[], None]) -> None:
+        is_first, self.is_fresh = self.is_fresh, False
         if kind is StatementKind.STRONG and self._existing():
-            self.patience.run(statement, call)
+            # Other code may have run statements unseen, which must stay.
+            undo = partial(self.engine.roll_back, self.connection) if is_first and self.is_plain else None
+            self.patience.run(statement, call, undo)
             return
         self.patience.lift_timeout()
         try:
@@ -290,7 +297,10 @@ class GuardedStep:
         return {oid for oid in getattr(self.before, "tables", ()) if oid not in self.run.memory.created}
 
     def _judge(self, undo: Callable[[], Any] | None = None) -> None:
-        """Compare with the catalogue before; refuse a loss, unless a gate, a reason or a setting allows it."""
+        """Compare with the catalogue before.
+
+        Refuse a loss, unless a gate, a reason or a setting allows it.
+        """
         if self.before is None:
             return
         after, losses = self.engine.compare(self.connection, self.before, self.run.memory, self.statements)

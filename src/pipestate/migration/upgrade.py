@@ -1,8 +1,8 @@
 """Upgrade and downgrade from inside pipestate, through the project's own env.py, up to the closed gates.
 
-Each batch of revisions is a separate run. A closed gate therefore rolls back its own revision alone, under any
-transaction setting of the project. Revisions that do not depend on it are applied. env.py must migrate the database
-that was named.
+Each batch of revisions is a separate run. A closed gate therefore rolls back its own revision alone, under
+any transaction setting of the project. Revisions that do not depend on it are applied. env.py must migrate
+the database that was named.
 """
 
 import sys
@@ -37,8 +37,8 @@ from pipestate.project.version_table import Locator
 from pipestate.runbook.files import every_runbook
 
 OTHER = (
-    "env.py would migrate {other}, not {named}, so nothing was done: it takes its URL from settings of its own. "
-    "Set those to the same database, or let it read sqlalchemy.url"
+    "env.py would migrate {other}, not {named}, so nothing was done: it takes its URL from settings of its "
+    "own. Set those to the same database, or let it read sqlalchemy.url"
 )
 
 
@@ -88,7 +88,8 @@ def _require_same(connection: Connection, url: URL) -> None:
 class Upgrade:
     """A project's chain, a database, and the revisions that have a gate.
 
-    With `path`, the first of these schemas is upgraded, and all are the search path; `arguments` are those of `-x`.
+    With `path`, the first of these schemas is upgraded, and all are the search path; `arguments` are those of
+    `-x`.
     """
 
     url: URL
@@ -147,7 +148,8 @@ def upgrade(on: Upgrade, wanted: Collection[str]) -> UpgradeResult:
         if applied == before and not any(each.id in result.closed for each in batch):
             names = ", ".join(revision.id for revision in batch)
             raise PipestateError(
-                f"env.py ran, and {names} is not applied on the database that was named: does it call run_migrations()?"
+                f"env.py ran, and {names} is not applied on the database that was named: does it call "
+                "run_migrations()?"
             )
     result.after = current
     pending = on.chain.ancestors(wanted) - applied

@@ -41,7 +41,10 @@ def function(routine: str, *arguments: Argument) -> str:
 def execute_steps(
     routine: str, arguments: Sequence[Argument], options: Mapping[str, Argument], *, only: str = ""
 ) -> None:
-    """Run each statement that a function returns, outside a transaction; `only` selects by their first words."""
+    """Run each statement that a function returns, outside a transaction.
+
+    `only` selects by their first words.
+    """
     steps = at_home(f"SELECT step FROM {HOME}.{written_call(routine, arguments, options)} AS step")
     sql.execute_each(f"{steps} WHERE step LIKE '{only}%'" if only else steps, has_where=bool(only))
 

@@ -1,8 +1,8 @@
 """A contract on PostgreSQL: calls of the procedures that the ledger installs (`migration/server/*.sql`).
 
-Soft drop: under one short lock tables move into the archive, and columns get hidden names. Restore: rows written
-since are filled while the columns are still hidden. Then the names return under one short lock. Constraints that
-check every row are validated last. The same calls run online and in scripts.
+Soft drop: under one short lock tables move into the archive, and columns get hidden names. Restore: rows
+written since are filled while the columns are still hidden. Then the names return under one short lock.
+Constraints that check every row are validated last. The same calls run online and in scripts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,8 @@ from pipestate.migration.request import OTHER_CASE
 
 
 def require_runtime(revision: str) -> None:
-    """Refuse to continue without the ledger, with other functions than this pipestate's, or beside planted names.
+    """Refuse to continue without the ledger, with other functions than this pipestate's, or beside planted
+    names.
 
     The functions read and write definitions as text, which two settings would change.
     """
@@ -37,7 +38,8 @@ def require_runtime(revision: str) -> None:
     sql.emit("SET quote_all_identifiers = off")
     reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
     sql.emit(
-        f"CALL pipestate.require_session({sql.literal(revision)}, pg_catalog.current_schemas(false), {reason})"
+        f"CALL pipestate.require_session({sql.literal(revision)}, pg_catalog.current_schemas(false), "
+        f"{reason})"
     )
 
 
@@ -45,8 +47,8 @@ def also_locked(drop: Drop) -> str:
     """Write the query for tables at the other end of dropped foreign keys: the server also locks those."""
     conditions = [f"conrelid = {sql.regclass(table.table)}" for table in drop.tables]
     conditions += [
-        f"conrelid = {sql.regclass(some.table)} AND conkey && ARRAY(SELECT attnum FROM pg_catalog.pg_attribute "
-        f"WHERE attrelid = conrelid AND attname IN ({sql.literals(some.columns)}))"
+        f"conrelid = {sql.regclass(some.table)} AND conkey && ARRAY(SELECT attnum FROM "
+        f"pg_catalog.pg_attribute WHERE attrelid = conrelid AND attname IN ({sql.literals(some.columns)}))"
         for some in drop.columns
     ]
     return (
@@ -62,7 +64,8 @@ def refuse_drop(drop: Drop) -> None:
     """
     require_runtime(drop.revision)
     faults = [
-        f"pipestate.columns_fault({sql.regclass(some.table)}, {_array(some.columns)}, {_array(drop.triggers)}, {drop.keep})"
+        f"pipestate.columns_fault({sql.regclass(some.table)}, {_array(some.columns)}, "
+        f"{_array(drop.triggers)}, {drop.keep})"
         for some in drop.columns
     ]
     if drop.keep:
@@ -84,7 +87,8 @@ def refuse_drop(drop: Drop) -> None:
         for some in drop.columns
     )
     sql.do(
-        f"{body}\n  IF fault IS NOT NULL THEN\n    PERFORM pipestate.refuse(fault || '; nothing was changed');\n  END IF;",
+        f"{body}\n  IF fault IS NOT NULL THEN\n    PERFORM pipestate.refuse(fault || '; nothing was "
+        "changed');\n  END IF;",
         "  fault text;",
         why="what this revision drops can be dropped, and restored",
     )
@@ -96,16 +100,18 @@ def soft_drop(drop: Drop) -> None:
         if drop.keep:
             call = (
                 f"soft_drop_columns({sql.literals((some.revision, drop.gate, some.table))}, {_of(some)}, "
-                f"{_array(some.columns)}, {_array(drop.triggers)}, {_array(list(some.derived))}, {drop.may_be_gone})"
+                f"{_array(some.columns)}, {_array(drop.triggers)}, {_array(list(some.derived))}, "
+                f"{drop.may_be_gone})"
             )
         else:
             call = (
-                f"drop_columns_for_good({sql.literals((some.revision, some.table))}, {_of(some)}, {_array(some.columns)}, "
-                f"{_array(drop.triggers)}, {drop.may_be_gone}, {drop.has_backup})"
+                f"drop_columns_for_good({sql.literals((some.revision, some.table))}, {_of(some)}, "
+                f"{_array(some.columns)}, {_array(drop.triggers)}, {drop.may_be_gone}, {drop.has_backup})"
             )
         sql.emit(f"CALL pipestate.{call}")
     if drop.tables:
-        tables = f"{_array([table.table for table in drop.tables])}, {_regclasses(drop.tables)}, {drop.may_be_gone}"
+        names = _array([table.table for table in drop.tables])
+        tables = f"{names}, {_regclasses(drop.tables)}, {drop.may_be_gone}"
         if drop.keep:
             call = f"soft_drop_tables({sql.literals((drop.revision, drop.gate))}, {tables}, true)"
         else:
@@ -172,8 +178,9 @@ def _restore_table(table: DroppedTable, *, commits: bool) -> None:
         derived = table.derived
         changed_at = sql.literal(table.changed_at) if table.changed_at else "NULL"
         sql.emit(
-            f"CALL pipestate.begin_table_restore({_key(table, kind=False)}, {_array(table.key)}, {sql.regclass(derived.source)}, "
-            f"{sql.dollar(derived.where, 'sql')}, {_json(derived.columns)}, {changed_at})"
+            f"CALL pipestate.begin_table_restore({_key(table, kind=False)}, {_array(table.key)}, "
+            f"{sql.regclass(derived.source)}, {sql.dollar(derived.where, 'sql')}, {_json(derived.columns)}, "
+            f"{changed_at})"
         )
         with _unlocked(commits):
             sql.do(f"CALL pipestate.fill({commits});", why=f"{table.table}: rows that were written since")
@@ -203,7 +210,10 @@ def _restore_columns(some: DroppedColumns, *, commits: bool) -> None:
 
 @contextmanager
 def _unlocked(commits: bool) -> Iterator[None]:
-    """Release the lock, and commit each statement by itself; if that is not allowed, continue under the lock."""
+    """Release the lock, and commit each statement by itself.
+
+    If that is not allowed, continue under the lock.
+    """
     if not commits:
         yield
         return
@@ -212,7 +222,8 @@ def _unlocked(commits: bool) -> Iterator[None]:
 
 
 def _key(part: DroppedTable | DroppedColumns, *, kind: bool = True) -> str:
-    """Write the arguments that find the entry of a soft drop: revision, kind, name, and search path of the name."""
+    """Write the arguments that find the entry of a soft drop: revision, kind, name, and search path of the
+    name."""
     values = (part.revision, part.kind, part.table) if kind else (part.revision, part.table)
     return f"{sql.literals(values)}, {_schemas(part.table)}"
 
@@ -223,12 +234,13 @@ def _schemas(table: str) -> str:
 
 
 def _hidden(parts: Sequence[DroppedTable | DroppedColumns], state: str) -> str:
-    """Write the query for the tables of these soft drops, and those at the other end of their foreign keys."""
+    """Write the query for the tables of these soft drops, and those that their foreign keys name."""
     entries = " UNION ALL ".join(f"SELECT * FROM pipestate.soft_dropped({_key(part)})" for part in parts)
     return (
-        f"SELECT unnest(ARRAY[pipestate.hidden_relation(entry)::text] || ARRAY(SELECT substring(removed ->> 'definition' "
-        "FROM ' REFERENCES ([^(]+)[(]') FROM jsonb_array_elements(entry.removed) AS removed "
-        f"WHERE removed ->> 'kind' = 'foreign key')) FROM ({entries}) AS entry WHERE entry.state = {sql.literal(state)}"
+        "SELECT unnest(ARRAY[pipestate.hidden_relation(entry)::text] || ARRAY(SELECT substring(removed ->> "
+        "'definition' FROM ' REFERENCES ([^(]+)[(]') FROM jsonb_array_elements(entry.removed) AS removed "
+        f"WHERE removed ->> 'kind' = 'foreign key')) FROM ({entries}) AS entry WHERE entry.state = "
+        f"{sql.literal(state)}"
     )
 
 
@@ -269,8 +281,8 @@ def _tables_alike(table: str) -> str:
     place = "pg_catalog.pg_table_is_visible(c.oid)"
     if schema:
         place = (
-            "c.relnamespace OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT n.oid FROM pg_catalog.pg_namespace n WHERE "
-            f"pg_catalog.lower(n.nspname::pg_catalog.text) OPERATOR(pg_catalog.=) {_folded(schema)}))"
+            "c.relnamespace OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT n.oid FROM pg_catalog.pg_namespace n "
+            f"WHERE pg_catalog.lower(n.nspname::pg_catalog.text) OPERATOR(pg_catalog.=) {_folded(schema)}))"
         )
     return (
         f"SELECT {sql.literal(table)}, c.relname::pg_catalog.text FROM pg_catalog.pg_class c "
@@ -281,15 +293,17 @@ def _tables_alike(table: str) -> str:
 
 
 def _columns_alike(table: str, names: Sequence[str]) -> str:
-    """Write the query for columns whose name equals one of these but for its case, if that one does not exist."""
+    """Write the query for columns whose name equals one of these but for its case, if that one does not
+    exist."""
     same = "e.attname OPERATOR(pg_catalog.=) w.name::pg_catalog.name"
     return (
         f"SELECT pg_catalog.concat({sql.literal(f'{table}.')}, w.name), a.attname::pg_catalog.text "
         f"FROM pg_catalog.unnest({_array(names)}) AS w (name)\n"
         f"      JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) {sql.regclass(table)}"
-        " AND NOT a.attisdropped\n      AND pg_catalog.lower(a.attname::pg_catalog.text) OPERATOR(pg_catalog.=) "
-        "pg_catalog.lower(pg_catalog.btrim(w.name, ' \"'))\n      WHERE NOT EXISTS (SELECT FROM "
-        f"pg_catalog.pg_attribute e WHERE e.attrelid OPERATOR(pg_catalog.=) a.attrelid AND NOT e.attisdropped AND {same})"
+        " AND NOT a.attisdropped\n      AND pg_catalog.lower(a.attname::pg_catalog.text) "
+        "OPERATOR(pg_catalog.=) pg_catalog.lower(pg_catalog.btrim(w.name, ' \"'))\n      WHERE NOT EXISTS "
+        "(SELECT FROM pg_catalog.pg_attribute e WHERE e.attrelid OPERATOR(pg_catalog.=) a.attrelid AND NOT "
+        f"e.attisdropped AND {same})"
     )
 
 

@@ -1,4 +1,5 @@
-"""A gate on PostgreSQL: the calls to the server, the same online and in a script, and the report of their findings."""
+"""A gate on PostgreSQL: the calls to the server, the same online and in a script, and the report of their
+findings."""
 
 import json
 import time
@@ -36,8 +37,9 @@ MAY_USE = """(SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_cata
     FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
     WHERE n.nspname = 'pipestate' AND c.relname IN ('run', 'result') GROUP BY n.oid)"""
 NO_RIGHTS = (
-    "this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; "
-    "GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}"
+    "this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA "
+    "pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE "
+    "ON ALL ROUTINES IN SCHEMA pipestate TO {role}"
 )
 
 
@@ -53,8 +55,8 @@ def require_usable_ledger(connection: Connection) -> None:
 
 
 # Calls of a gate to the server: the same text online and in a script. The procedures are in
-# `migration/server/gate.sql` and `gated.sql`. A gate keeps its findings in a setting of its transaction. This detects
-# a part that is left out, pasted alone or run in another transaction.
+# `migration/server/gate.sql` and `gated.sql`. A gate keeps its findings in a setting of its transaction. This
+# detects a part that is left out, pasted alone or run in another transaction.
 
 
 STATE = "pipestate.gate_state"
@@ -172,7 +174,8 @@ def joined(statement: str) -> str:
 
 
 def _query(query: str, number: int) -> str:
-    """Write a check as its runbook has it. Semicolons occur only in texts or comments: no line may leave these."""
+    """Write a check as its runbook has it. Semicolons occur only in texts or comments: no line may leave
+    these."""
     if ";" in query:
         return joined(query)
     return sql.dollar(f"\n{query}\n", f"check_{number}")
@@ -182,13 +185,13 @@ def _query(query: str, number: int) -> str:
 
 
 NOT_READ_COMMITTED = (
-    "the gate of revision {revision} needs READ COMMITTED, and this transaction is {level}: its second look would "
-    "not see what was written before the lock. Give the engine isolation_level='READ COMMITTED', or change "
-    "default_transaction_isolation of the role or the database"
+    "the gate of revision {revision} needs READ COMMITTED, and this transaction is {level}: its second look "
+    "would not see what was written before the lock. Give the engine isolation_level='READ COMMITTED', or "
+    "change default_transaction_isolation of the role or the database"
 )
 AUTOCOMMIT = (
-    "the gate of revision {revision} needs a transaction, and this connection commits every statement by itself: "
-    "take isolation_level='AUTOCOMMIT' out of env.py"
+    "the gate of revision {revision} needs a transaction, and this connection commits every statement by "
+    "itself: take isolation_level='AUTOCOMMIT' out of env.py"
 )
 
 

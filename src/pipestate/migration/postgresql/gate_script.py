@@ -32,13 +32,13 @@ def version_table(context: MigrationContext) -> str:
     return f"{sql.identifier(schema)}.{table}" if schema else table
 
 
-# Statements of a script after a gate: they do nothing without the mark. From the gate to the end of the script every
-# statement, including Alembic's version row, is an argument of `pipestate.gated`, which demands the mark. A later
-# revision cannot see the mark of an earlier transaction: `pipestate.go_on` demands that everything before it was
-# committed, and sets a new mark. So a psql that continues after errors, or a script that is pasted from its middle,
-# drops and stamps nothing. Each statement also demands its predecessor, which left its number. A client may roll back
-# a failed statement and continue in the same transaction: a failed copy then prevents the drop, and a failed drop
-# prevents the version.
+# Statements of a script after a gate: they do nothing without the mark. From the gate to the end of the
+# script every statement, including Alembic's version row, is an argument of `pipestate.gated`, which demands
+# the mark. A later revision cannot see the mark of an earlier transaction: `pipestate.go_on` demands that
+# everything before it was committed, and sets a new mark. So a psql that continues after errors, or a script
+# that is pasted from its middle, drops and stamps nothing. Each statement also demands its predecessor, which
+# left its number. A client may roll back a failed statement and continue in the same transaction: a failed
+# copy then prevents the drop, and a failed drop prevents the version.
 
 
 _FIRST_WORD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*([A-Za-z\\]+)", re.DOTALL)
@@ -109,8 +109,8 @@ class GuardedOutput:
         word = _FIRST_WORD.match(statement)
         if (word is not None and _NOT_IN_A_BLOCK.fullmatch(word[1])) or _INTO.match(statement):
             raise MigrationError(
-                f"after a gate a script cannot hold `{' '.join(statement.split())[:60]}`: a block that asks for the "
-                "gate's mark cannot run it. Put it before the gate, or into a revision without --sql"
+                f"after a gate a script cannot hold `{' '.join(statement.split())[:60]}`: a block that asks "
+                "for the gate's mark cannot run it. Put it before the gate, or into a revision without --sql"
             )
 
 
@@ -168,7 +168,8 @@ COMPARED = "pipestate.compared"
 
 
 def write_requirement() -> None:
-    """Write, once in each revision, the block that refuses a ledger that is missing, altered or another role's."""
+    """Write, once in each revision, the block that refuses a ledger that is missing, altered or another
+    role's."""
     run = current_run()
     if run.required_ledger == run.revision:
         return
@@ -187,13 +188,14 @@ def write_requirement() -> None:
 {assertion()}
   PERFORM pg_catalog.set_config('{COMPARED}', 'yes', false);""",
             "  stranger record;",
-            why="The ledger belongs to a trusted role, and has the functions that this script was written for",
+            why="The ledger belongs to a trusted role, and has the functions of this script",
         )
     run.required_ledger = run.compared_functions = run.revision
 
 
 def write_schema_record(heads: str | None) -> None:
-    """Write the end of a script: record the schema, if the script has compared the ledger or the server can do so."""
+    """Write the end of a script: record the schema, if the script has compared the ledger or the server can
+    do so."""
     record = script_record(heads)
     if current_run().required_ledger is not None:
         trusted = f"pg_catalog.current_setting('{COMPARED}', true) = 'yes'"
@@ -201,9 +203,9 @@ def write_schema_record(heads: str | None) -> None:
     op.get_context().impl.static_output(record)
 
 
-# A gate in the script of `alembic upgrade --sql`, for a psql with unknown settings. The script sends each check once
-# to the server, which remembers it for the pass under the lock. The last call sets the mark; from there on `guarded`
-# makes every statement of the script require it.
+# A gate in the script of `alembic upgrade --sql`, for a psql with unknown settings. The script sends each
+# check once to the server, which remembers it for the pass under the lock. The last call sets the mark; from
+# there on `guarded` makes every statement of the script require it.
 
 
 def write_gate(request: GateRequest, tables: Tables) -> None:
@@ -211,16 +213,16 @@ def write_gate(request: GateRequest, tables: Tables) -> None:
     reason = reason_for(request)
     if not request.blocking and reason is None:
         raise MigrationError(
-            f"the gate {request.name} has nothing to ask at revision {request.revision}, and nothing to ask is "
-            "closed: no check of it applies there and blocks"
+            f"the gate {request.name} has nothing to ask at revision {request.revision}, and nothing to ask "
+            "is closed: no check of it applies there and blocks"
         )
     context = op.get_context()
     with suspended(context):
         _first_pass(request, tables, reason)
         lock_tables(*tables.names, also=tables.also, in_server=True)
         sql.write_plain(
-            "-- Under the lock: checks with `again`, and all of them where the tables were empty before. Then the mark,\n"
-            "-- which every statement below demands."
+            "-- Under the lock: checks with `again`, and all of them where the tables were empty before. "
+            "Then the mark,\n-- which every statement below demands."
         )
         sql.emit(server.call_limit(request, timeout_of(context.config)))
         sql.emit(server.call_evaluate_again(request))
@@ -230,7 +232,8 @@ def write_gate(request: GateRequest, tables: Tables) -> None:
 
 
 def _first_pass(request: GateRequest, tables: Tables, reason: str | None) -> None:
-    """Write the pass without a lock: assert that the server matches this script, and evaluate the whole phase."""
+    """Write the pass without a lock: assert that the server matches this script, and evaluate the whole
+    phase."""
     context = op.get_context()
     mark, step = position_of(context)
     more = {
@@ -244,8 +247,8 @@ def _first_pass(request: GateRequest, tables: Tables, reason: str | None) -> Non
     place = f"{request.runbook.path}:{request.phase.line}"
     sql.write_plain(
         f"-- The gate {request.name} of revision {request.revision}: {place}\n"
-        "-- Each check below is evaluated now, read-only. Where one does not hold, the script ends at judge_gate,\n"
-        "-- and nothing of this revision is done."
+        "-- Each check below is evaluated now, read-only. Where one does not hold, the script ends at "
+        "judge_gate,\n-- and nothing of this revision is done."
     )
     sql.emit("SET LOCAL standard_conforming_strings = on")
     sql.emit("SET LOCAL client_encoding = 'UTF8'")

@@ -90,7 +90,8 @@ def drop_index(*names: str, partitions: bool = False) -> None:
     ours = {name: f"{sql.regclass(name)} IS NOT NULL AND {calls.is_ours('index', name)}" for name in names}
     for name in names:
         relation = sql.regclass(name)
-        of_partitions = f"{ours[name]} AND EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = {relation} AND relkind = 'I')"
+        own = f"SELECT FROM pg_catalog.pg_class WHERE oid = {relation} AND relkind = 'I'"
+        of_partitions = f"{ours[name]} AND EXISTS ({own})"
         if partitions if sql.is_offline() else sql.holds(of_partitions):
             table = f"SELECT indrelid::regclass::text FROM pg_catalog.pg_index WHERE indexrelid = {relation}"
             lock_tables(when=of_partitions, also=table)
@@ -143,7 +144,8 @@ def build_indexes(index: Index, needed: str) -> None:
     create = "CREATE UNIQUE INDEX" if index.unique else "CREATE INDEX"
     sql.execute_each(
         f"SELECT format('DROP INDEX CONCURRENTLY %s', x.indexrelid::regclass) FROM {_leaves(index)} "
-        f"JOIN pg_catalog.pg_index x ON x.indexrelid = leaf.own WHERE NOT (x.indisvalid AND x.indisready) AND {needed}"
+        "JOIN pg_catalog.pg_index x ON x.indexrelid = leaf.own WHERE NOT (x.indisvalid AND x.indisready) "
+        f"AND {needed}"
     )
     sql.execute_each(
         f"SELECT format('{create} CONCURRENTLY %I ON %s %s', leaf.index_name, leaf.relid::regclass, "
@@ -164,11 +166,14 @@ def attach_indexes(index: Index, needed: str) -> None:
 
 def add_to_partitions(table: str, name: str, definition: str, needed: str) -> None:
     """Add a foreign key to each partition that lacks it, NOT VALID. The caller holds the lock."""
+    add = f"ALTER TABLE %s ADD CONSTRAINT {sql.name(name)} {definition} NOT VALID"
     sql.do(
         f"""  IF NOT ({needed}) THEN RETURN; END IF;
-  FOR leaf IN SELECT relid::regclass FROM pg_catalog.pg_partition_tree({sql.regclass(table)}) WHERE isleaf LOOP
-    CONTINUE WHEN EXISTS (SELECT FROM pg_catalog.pg_constraint WHERE conrelid = leaf AND conname = {sql.literal(name)});
-    EXECUTE format({sql.literal(f"ALTER TABLE %s ADD CONSTRAINT {sql.name(name)} {definition} NOT VALID")}, leaf);
+  FOR leaf IN SELECT relid::regclass FROM pg_catalog.pg_partition_tree({sql.regclass(table)}) WHERE isleaf
+  LOOP
+    CONTINUE WHEN EXISTS (
+      SELECT FROM pg_catalog.pg_constraint WHERE conrelid = leaf AND conname = {sql.literal(name)});
+    EXECUTE format({sql.literal(add)}, leaf);
   END LOOP;""",
         "  leaf regclass;",
         why=f"{name} of each partition of {table}",
@@ -178,8 +183,9 @@ def add_to_partitions(table: str, name: str, definition: str, needed: str) -> No
 def validate_partitions(table: str, name: str, needed: str) -> None:
     """Validate the foreign key in each partition, without blocking writers."""
     unvalidated = (
-        f"FROM pg_catalog.pg_partition_tree({sql.regclass(table)}) t JOIN pg_catalog.pg_constraint k ON k.conrelid = t.relid "
-        f"WHERE t.isleaf AND k.conname = {sql.literal(name)} AND NOT k.convalidated AND {needed}"
+        f"FROM pg_catalog.pg_partition_tree({sql.regclass(table)}) t JOIN pg_catalog.pg_constraint k ON "
+        f"k.conrelid = t.relid WHERE t.isleaf AND k.conname = {sql.literal(name)} AND NOT k.convalidated AND "
+        f"{needed}"
     )
     sql.execute_each(
         f"SELECT format('ALTER TABLE %s VALIDATE CONSTRAINT %I', t.relid::regclass, k.conname) {unvalidated}"
@@ -192,12 +198,13 @@ def _leaves(index: Index) -> str:
     whole = f"c.relname || {sql.literal(f'_{index.name}')}"
     named = f"CASE WHEN octet_length({whole}) <= 63 THEN {whole} ELSE 'part_' || md5({whole}) END"
     attached = (
-        f"EXISTS (SELECT FROM pg_catalog.pg_partition_tree({sql.regclass(index.full_name)}) i JOIN pg_catalog.pg_index x "
-        "ON x.indexrelid = i.relid WHERE x.indrelid = t.relid)"
+        f"EXISTS (SELECT FROM pg_catalog.pg_partition_tree({sql.regclass(index.full_name)}) i JOIN "
+        "pg_catalog.pg_index x ON x.indexrelid = i.relid WHERE x.indrelid = t.relid)"
     )
     return (
         "(SELECT t.relid, n.index_name, to_regclass(format('%I.%I', s.nspname, n.index_name)) AS own, "
         f"{attached} AS attached FROM pg_catalog.pg_partition_tree({sql.regclass(index.table)}) t "
-        "JOIN pg_catalog.pg_class c ON c.oid = t.relid JOIN pg_catalog.pg_namespace s ON s.oid = c.relnamespace "
-        f"CROSS JOIN LATERAL (SELECT {named} AS index_name) n WHERE t.isleaf AND c.relkind = 'r') AS leaf"
+        "JOIN pg_catalog.pg_class c ON c.oid = t.relid JOIN pg_catalog.pg_namespace s ON s.oid = "
+        f"c.relnamespace CROSS JOIN LATERAL (SELECT {named} AS index_name) n WHERE t.isleaf AND c.relkind = "
+        "'r') AS leaf"
     )

@@ -29,7 +29,7 @@ DROP_EMPTY_SCHEMA = f"""  IF to_regnamespace('{SCHEMA}') IS NOT NULL AND NOT EXI
 
 
 def install_ledger() -> None:
-    """Install the ledger. In scripts of a chain with a registry, the first revision contains the functions."""
+    """Install the ledger. In scripts of a chain with a registry, its first revision has the functions."""
     if not _is_shared(lambda connection: look(connection) == LedgerState(True, ())):
         text = block(functions=assertion() if sql.keeps_registry() and sql.is_offline() else None)
         _do(text, DECLARE, why="the ledger, where it is missing or older")
@@ -43,7 +43,10 @@ def install_objects() -> None:
 
 
 def _is_shared(has_tables: Callable[[Connection], bool]) -> bool:
-    """Say, for a tenant of a fleet, whether another tenant has installed the same; one at a time installs it."""
+    """Say, for a tenant of a fleet, whether another tenant has installed the same.
+
+    One at a time installs it.
+    """
     if sql.is_offline() or op.get_bind().scalar(TENANT) is None:
         return False
     connection = op.get_bind()

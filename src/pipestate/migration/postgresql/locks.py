@@ -42,15 +42,15 @@ def report_wait(connection: Connection, otherwise: str) -> Iterator[None]:
             timer.cancel()
 
 
-# Two kinds of lock: one migration at a time, and tables locked without stopping the traffic. A waiting lock request
-# stops all later requests. So `lock_tables` waits briefly, lets the queue behind it pass, and tries again, with a
-# growing and jittered pause, until its patience ends; then it names the blocking session.
+# Two kinds of lock: one migration at a time, and tables locked without stopping the traffic. A waiting lock
+# request stops all later requests. So `lock_tables` waits briefly, lets the queue behind it pass, and tries
+# again, with a growing and jittered pause, until its patience ends; then it names the blocking session.
 
 
 # "pipe", "stat" as two integers: the advisory lock that every migration of the chain takes.
 LOCK_KEY = (0x70697065, 0x73746174)
-# For statements that block no other session while they wait (VALIDATE); `lock_tables` and index builds have their
-# own.
+# For statements that block no other session while they wait (VALIDATE); `lock_tables` and index builds have
+# their own.
 SESSION_LOCK_TIMEOUT = "60s"
 MIGRATION_PATIENCE_S = 600.0
 
@@ -61,8 +61,8 @@ HOLDER = text(
     "AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())"
 )
 _IS_HELD = text(
-    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() AND locktype = 'advisory' "
-    "AND classid = :a AND objid = :b AND objsubid = 2 AND granted)"
+    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() AND locktype = "
+    "'advisory' AND classid = :a AND objid = :b AND objsubid = 2 AND granted)"
 )
 # The schema that is migrated as a tenant of a fleet: `environment.tenant_schema` sets it for the session.
 TENANT = text("SELECT nullif(pg_catalog.current_setting('pipestate.tenant', true), '')")
@@ -79,15 +79,16 @@ def lock_tables(
 ) -> None:
     """Lock the existing tables until the end of the transaction; call it first in a transaction.
 
-    `when` is an SQL condition: the lock is taken only if it holds. `also` is a query for more tables. `in_server`
-    means that the ledger, and so its procedure, exists.
+    `when` is an SQL condition: the lock is taken only if it holds. `also` is a query for more tables.
+    `in_server` means that the ledger, and so its procedure, exists.
 
     1. With a short lock_timeout, request all of them in one subtransaction: all or none.
     2. If one is not available, note its holder, release everything, pause, try again.
-    3. After some seconds, warn once and name the holder; when patience ends, fail with the holder's pid and query.
+    3. After some seconds, warn once and name the holder; when patience ends, fail with the holder's pid and
+       query.
 
-    A lower deadlock_timeout, if the role may set it, makes PostgreSQL cancel a blocking autovacuum. PostgreSQL does
-    so only for sessions that wait longer than that.
+    A lower deadlock_timeout, if the role may set it, makes PostgreSQL cancel a blocking autovacuum.
+    PostgreSQL does so only for sessions that wait longer than that.
     """
     options: dict[str, calls.Argument] = {}
     if mode != "ACCESS EXCLUSIVE":
@@ -148,9 +149,9 @@ def one_migration_at_a_time(
 ) -> Iterator[None]:
     """Hold the advisory lock for the whole run, on the migration's own connection.
 
-    The lock is polled in autocommit. A session that waits inside `pg_advisory_lock` keeps a snapshot, and CREATE
-    INDEX CONCURRENTLY of the lock's holder would wait for that snapshot for ever. With `of_transaction` it is a lock
-    of a transaction that other code has begun, and ends with it.
+    The lock is polled in autocommit. A session that waits inside `pg_advisory_lock` keeps a snapshot, and
+    CREATE INDEX CONCURRENTLY of the lock's holder would wait for that snapshot for ever. With
+    `of_transaction` it is a lock of a transaction that other code has begun, and ends with it.
     """
     locks = _locks(connection.scalar(TENANT))
     give_up_at = time.monotonic() + patience_s
@@ -179,8 +180,8 @@ def one_migration_at_a_time(
 def _locks(tenant: str | None) -> list[tuple[str, dict[str, int]]]:
     """List the locks of a migration, each as the end of its function's name and its key.
 
-    Tenants share the lock of their database, and each also has a separate one. A migration of the whole database
-    excludes them; tenants do not wait for each other.
+    Tenants share the lock of their database, and each also has a separate one. A migration of the whole
+    database excludes them; tenants do not wait for each other.
     """
     whole = {"a": LOCK_KEY[0], "b": LOCK_KEY[1]}
     if tenant is None:
@@ -209,8 +210,8 @@ def _give_back(connection: Connection, locks: list[tuple[str, dict[str, int]]]) 
 def assert_lock_held(connection: Connection) -> None:
     """Fail if the current session is not the one that took the lock.
 
-    PgBouncer in transaction mode hands every transaction to another server session: locks and settings stay behind,
-    and CONCURRENTLY cannot work.
+    PgBouncer in transaction mode hands every transaction to another server session: locks and settings stay
+    behind, and CONCURRENTLY cannot work.
     """
     key = {"a": LOCK_KEY[0], "b": LOCK_KEY[1]}
     if not connection.scalar(_IS_HELD, key):

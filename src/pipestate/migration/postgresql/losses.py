@@ -132,15 +132,17 @@ def make_catalogue(rows: Iterable[tuple[Any, ...]]) -> Catalogue:
 
 
 def type_change(old: tuple[int, int], new: tuple[int, int], *, by_hand: bool) -> str:
-    """Write the query that names a type change, and says whether it can lose silently, by functions of the ledger.
+    """Write the query that names a type change, and says whether it can lose silently, by functions of the
+    ledger.
 
     PostgreSQL refuses a longer text in a shorter type, unless the statement casts by hand (`USING`).
     """
     element = body_of("element_type")
     return f"""SELECT pg_catalog.concat(pg_catalog.format_type(old, old_modifier), ' becomes ',
     pg_catalog.format_type(new, new_modifier)), ({body_of("loses")})
-FROM (SELECT (SELECT ({element}) FROM (SELECT {old[0]}::oid AS type) AS o)::regtype AS old, {old[1]} AS old_modifier,
-    (SELECT ({element}) FROM (SELECT {new[0]}::oid AS type) AS n)::regtype AS new, {new[1]} AS new_modifier, {by_hand} AS by_hand) AS change"""
+FROM (SELECT (SELECT ({element}) FROM (SELECT {old[0]}::oid AS type) AS o)::regtype AS old,
+    {old[1]} AS old_modifier, (SELECT ({element}) FROM (SELECT {new[0]}::oid AS type) AS n)::regtype AS new,
+    {new[1]} AS new_modifier, {by_hand} AS by_hand) AS change"""
 
 
 # Losses between two catalogues, and the step's savepoint.
@@ -164,8 +166,8 @@ def compare(
 ) -> tuple[Catalogue, list[Loss]]:
     """Return the catalogue now, and the losses since `before`; what the run created, or was empty, is free.
 
-    Every loss needs a lock. So only tables that this transaction has locked are read and compared: they are few,
-    and another session may change others meanwhile.
+    Every loss needs a lock. So only tables that this transaction has locked are read and compared: they are
+    few, and another session may change others meanwhile.
     """
     locked = {int(oid) for (oid,) in ask_driver(connection, _LOCKED)}
     if not locked:
@@ -210,8 +212,8 @@ def release_savepoint(connection: Connection, memory: RunMemory) -> None:
         if driver_state(error) not in (_NO_TRANSACTION, _NO_SAVEPOINT):
             raise
         raise MigrationError(
-            "the revision has ended the guard's transaction past SQLAlchemy, so nobody could undo its losses: use "
-            "op.get_context().autocommit_block() instead"
+            "the revision has ended the guard's transaction past SQLAlchemy, so nobody could undo its "
+            "losses: use op.get_context().autocommit_block() instead"
         ) from error
 
 
@@ -250,7 +252,10 @@ class _Comparison:
         return list(dict.fromkeys(found))
 
     def holds_rows(self, table: ComparedTable) -> bool:
-        """Say whether a table may have held rows before; for a composite type, whether such a table uses it."""
+        """Say whether a table may have held rows before.
+
+        A composite type counts if such a table uses it.
+        """
         if table.kind == "c":
             users = (each for each in self.before.tables.values() if each.kind != "c")
             return any(
@@ -329,7 +334,8 @@ class _Comparison:
             yield Loss(LossKind.VALUES, f"{old.known_as}.{column.name}", self.before.rows(old), detail)
 
     def _of_rewritten(self, old: ComparedTable, new: ComparedTable) -> Iterator[Loss]:
-        """Distinguish TRUNCATE from a rewrite: the table is empty, a statement says so, or most rows are gone."""
+        """Distinguish TRUNCATE from a rewrite: the table is empty, a statement says so, or most rows are
+        gone."""
         if old.kind != "r" or not old.bytes:
             return
         root = self.before.root(old)

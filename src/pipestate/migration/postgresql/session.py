@@ -1,4 +1,4 @@
-"""A migration on PostgreSQL: its session, the lock that keeps others out, and the head of a script for psql."""
+"""A migration on PostgreSQL: its session, the lock that keeps others out, the head of a script."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -31,7 +31,8 @@ HEAD = r"""-- Written by `alembic --sql`. Review it, then run it with psql: psql
 \set ON_ERROR_STOP on"""
 # Use the oid: a name in a schema that this role may not use is an error.
 _MAY_WRITE = """SELECT current_user::text AS me, pg_catalog.has_schema_privilege(n.oid, 'USAGE')
-      AND pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT') AS may
+      AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
+      AND pg_catalog.has_table_privilege(c.oid, 'INSERT') AS may
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'pipestate' AND c.relname = 'run'"""
 
@@ -126,7 +127,8 @@ def _require_rights(connection: Connection) -> None:
     found = connection.exec_driver_sql(_MAY_WRITE).one()
     if not found.may:
         raise MigrationError(
-            f"this database has a ledger, and the role {found.me} may not write into it, so nothing of this revision was "
+            f"this database has a ledger, and the role {found.me} may not write into it, so nothing of this "
+            "revision was "
             f'run: GRANT USAGE ON SCHEMA pipestate TO "{found.me}"; GRANT SELECT, INSERT ON pipestate.run, '
             f'pipestate.result TO "{found.me}"'
         )

@@ -82,7 +82,10 @@ class GuardedScript:
             self._end()
 
     def record(self, procedure: str, reason: str | None) -> None:
-        """Write the call that records the step and the script's author; the server adds the executing role."""
+        """Write the call that records the step and the script's author.
+
+        The server adds the executing role.
+        """
         title, file_sha256, version_table = describe_file(self.migration, self.step.revision)
         values = (self.direction, self.revision, title, file_sha256, version_table, who(), reason)
         self._output(f"CALL {procedure}({', '.join(_literal(value) for value in values)});")
@@ -194,13 +197,16 @@ class GuardedScript:
         kind = kind_of(text, dialect)
         if kind is StatementKind.ROLLBACK or ends_in_the_middle(text, dialect):
             raise MigrationError(
-                f"revision {self.revision} ends its transaction in a way that a script cannot judge: give COMMIT an "
-                "op.execute() of its own, or use autocommit_block()"
+                f"revision {self.revision} ends its transaction in a way that a script cannot judge: give "
+                "COMMIT an op.execute() of its own, or use autocommit_block()"
             )
         return kind
 
     def _commits(self, text: str) -> bool:
-        """Say whether a statement must run outside a transaction; refuse a committing block that may lose data."""
+        """Say whether a statement must run outside a transaction.
+
+        Refuse a committing block that may lose data.
+        """
         if not _COMMITS.match(text):
             return sql.in_own_block()
         if may_lose(text) and force_reason() is None and self.run.settings.enforce:

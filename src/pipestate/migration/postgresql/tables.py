@@ -1,4 +1,5 @@
-"""Tables, views, columns and constraints on PostgreSQL: adopted or created, dropped only if the chain created them."""
+"""Tables, views, columns and constraints on PostgreSQL: adopted or created, dropped only if the chain created
+them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,9 +39,10 @@ def refuse_state(
 ) -> None:
     """Refuse a database if the table has all `having` columns, no `lacking` column, and `gone` is absent."""
     calls.refuse_when(
-        f"{sql.regclass(gone)} IS NULL AND (SELECT count(*) FILTER (WHERE attname IN ({sql.literals(having)})) = "
-        f"{len(having)} AND count(*) FILTER (WHERE attname IN ({sql.literals(lacking)})) = 0 FROM pg_catalog.pg_attribute "
-        f"WHERE attrelid = {sql.regclass(table)} AND NOT attisdropped)",
+        f"{sql.regclass(gone)} IS NULL AND (SELECT count(*) FILTER (WHERE attname IN "
+        f"({sql.literals(having)})) = {len(having)} AND count(*) FILTER (WHERE attname IN "
+        f"({sql.literals(lacking)})) = 0 FROM pg_catalog.pg_attribute WHERE attrelid = {sql.regclass(table)} "
+        "AND NOT attisdropped)",
         message,
     )
 
@@ -98,13 +100,15 @@ def replace_comment(table: str, comment: str, *, revision: str) -> None:
     sql.emit(
         "INSERT INTO pipestate.soft_drop (revision, kind, schema_name, table_name, name, removed, state) "
         f"SELECT {sql.literal(revision)}, 'comment', '', {sql.literals((table, table))}, "
-        f"jsonb_build_object('comment', {said}), 'absent' WHERE {said} IS DISTINCT FROM {sql.literal(comment)}"
+        f"jsonb_build_object('comment', {said}), 'absent' WHERE {said} IS DISTINCT FROM "
+        f"{sql.literal(comment)}"
     )
     sql.emit(f"COMMENT ON TABLE {sql.name(table)} IS {sql.literal(comment)}")
 
 
 def restore_comment(table: str, comment: str, *, revision: str) -> None:
-    entry = f"pipestate.soft_drop WHERE kind = 'comment' AND name = {sql.literal(table)} AND revision = {sql.literal(revision)}"
+    of = f"name = {sql.literal(table)} AND revision = {sql.literal(revision)}"
+    entry = f"pipestate.soft_drop WHERE kind = 'comment' AND {of}"
     sql.do(
         f"""  SELECT removed ->> 'comment' INTO before FROM {entry} ORDER BY id DESC LIMIT 1;
   DELETE FROM {entry};
@@ -122,8 +126,8 @@ def restore_comment(table: str, comment: str, *, revision: str) -> None:
 def add_columns(addition: sa.Table) -> None:
     """Add the missing columns of `addition` to a table, in one ALTER under a short lock.
 
-    Defaults must be constants: then PostgreSQL writes no row. An existing column with a type of another family is
-    refused; one without its default gets it.
+    Defaults must be constants: then PostgreSQL writes no row. An existing column with a type of another
+    family is refused; one without its default gets it.
     """
     table = addition.name
     definitions = {column.name: _definition(column) for column in addition.columns}
@@ -140,9 +144,9 @@ def drop_columns(table: str, columns: Sequence[str]) -> None:
 def use_timestamptz(table: str, columns: Sequence[str], *, indexes: Sequence[str] = ()) -> None:
     """Turn naive timestamps into timestamptz, reading them in `-x naive-timezone` (UTC by default).
 
-    With UTC no row is rewritten. PostgreSQL would rebuild an index on the column under the lock, so the indexes in
-    `indexes` are dropped first: create them again, concurrently, afterwards. Another zone makes PostgreSQL rewrite
-    the table under the lock; the documentation says so.
+    With UTC no row is rewritten. PostgreSQL would rebuild an index on the column under the lock, so the
+    indexes in `indexes` are dropped first: create them again, concurrently, afterwards. Another zone makes
+    PostgreSQL rewrite the table under the lock; the documentation says so.
     """
     zone = current_run().naive_timezone
     with patiently(table) as patience:
@@ -245,7 +249,8 @@ def add_foreign_key(
         f"k.conrelid = {sql.regclass(table)} AND k.contype = 'f' AND k.conname = {sql.literal(name)} "
         f"AND (k.confrelid <> {sql.regclass(target)} OR k.confdeltype <> '{action}')",
         f"foreign key {name} on {table} exists with another definition: {{found}}; wanted: "
-        f"({column}) to {target}({target_column}) on delete {on_delete.lower()}. Drop it, then run the same again",
+        f"({column}) to {target}({target_column}) on delete {on_delete.lower()}. Drop it, then run the same "
+        "again",
         "pg_get_constraintdef(k.oid) FROM pg_catalog.pg_constraint k",
     )
     definition = f"FOREIGN KEY ({child}) REFERENCES {sql.name(target)} ({parent}) ON DELETE {on_delete}"

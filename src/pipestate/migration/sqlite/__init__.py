@@ -1,4 +1,4 @@
-"""SQLite's functions for `migration.engine`. A module is loaded when one of its functions is first used."""
+"""SQLite's functions for `migration.engine`. A module is loaded at its first use."""
 
 from typing import TYPE_CHECKING
 

@@ -31,8 +31,8 @@ def can_drop(created: str, columns: Sequence[str]) -> bool:
 def with_added_columns(created: str, left: str, now: str) -> str | None:
     """Write `created` with the columns that ADD COLUMN has since put into `left`; None if more has changed.
 
-    >>> with_added_columns("CREATE TABLE t (a, b, UNIQUE (a, b))", "CREATE TABLE t (a)", "CREATE TABLE t (a, c int)")
-    'CREATE TABLE t (a, b, c int, UNIQUE (a, b))'
+    >>> with_added_columns("CREATE TABLE t (a, b, UNIQUE (a))", "CREATE TABLE t (a)", "CREATE TABLE t (a, c)")
+    'CREATE TABLE t (a, b, c, UNIQUE (a))'
     >>> with_added_columns("CREATE TABLE t (a, b)", "CREATE TABLE t (a)", "CREATE TABLE t (a UNIQUE)")
     """
     if now == left:
@@ -69,8 +69,9 @@ def _made(created: str) -> Iterator[tuple[sqlite3.Connection, str]]:
         yield memory, str(memory.execute(query).fetchone()[0])
 
 
-# The schema of a SQLite database, read before a change: a revision is one transaction, so no other writer intervenes.
-# Every query uses `connection`, which refuses to write a script: SQL alone cannot read first on SQLite.
+# The schema of a SQLite database, read before a change: a revision is one transaction, so no other writer
+# intervenes. Every query uses `connection`, which refuses to write a script: SQL alone cannot read first on
+# SQLite.
 
 
 def connection() -> sa.Connection:
@@ -161,7 +162,10 @@ def key_of(table: str, given: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def collations_of_key(table: str, key: Sequence[str]) -> dict[str, str] | None:
-    """Read the collation of each column in the primary key or unique index of these columns; None without one."""
+    """Read the collation of each column in the primary key or unique index of these columns.
+
+    Return None without one.
+    """
     wanted = sorted(name.lower() for name in key)
     rows = connection().exec_driver_sql(
         "SELECT l.name AS of_index, lower(i.name) AS column, i.coll FROM pragma_index_list(?) AS l, "

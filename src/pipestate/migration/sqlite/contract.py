@@ -44,15 +44,15 @@ def refuse_unfit_columns(dropped: DroppedColumns, *, must_exist: bool = False) -
         return
     if computed := [name for name in catalog.computed(dropped.table) if name in dropped.columns]:
         raise MigrationError(
-            f"{dropped.table} computes {', '.join(computed)} from other columns, so there is no value to keep: "
-            "drop that column in a revision of its own, then run the same again"
+            f"{dropped.table} computes {', '.join(computed)} from other columns, so there is no value to "
+            "keep: drop that column in a revision of its own, then run the same again"
         )
     key = catalog.key_of(dropped.table, dropped.key)
     in_key = {name.lower() for name in key}
     if both := [column for column in dropped.columns if column.lower() in in_key]:
         raise MigrationError(
-            f"{', '.join(both)} of {dropped.table} cannot be dropped: the restore finds rows by it. Name another key, "
-            f"keys={{'{dropped.table}': [...]}}"
+            f"{', '.join(both)} of {dropped.table} cannot be dropped: the restore finds rows by it. Name "
+            f"another key, keys={{'{dropped.table}': [...]}}"
         )
     _refuse_no_key(dropped.table, key)
     present = [column for column in dropped.columns if column not in missing]
@@ -62,7 +62,7 @@ def refuse_unfit_columns(dropped: DroppedColumns, *, must_exist: bool = False) -
 
 
 def _refuse_no_key(table: str, key: Sequence[str]) -> None:
-    """Refuse columns that do not identify a row: values under a NULL or repeated key could not be restored."""
+    """Refuse columns that do not identify a row: a restore finds values by their key."""
     names = ", ".join(key)
     if catalog.collations_of_key(table, key) is None:
         raise MigrationError(
@@ -72,8 +72,8 @@ def _refuse_no_key(table: str, key: Sequence[str]) -> None:
     empty = " OR ".join(f"{sql.quoted(name)} IS NULL" for name in key)
     if rows := catalog.scalar(f"SELECT count(*) FROM {sql.quoted(table)} WHERE {empty}"):
         raise MigrationError(
-            f"{rows} rows of {table} have no {names}, by which they could be found again: fill it in, or name another "
-            f"key, keys={{'{table}': [...]}}"
+            f"{rows} rows of {table} have no {names}, by which they could be found again: fill it in, or "
+            f"name another key, keys={{'{table}': [...]}}"
         )
 
 
@@ -133,22 +133,22 @@ def refuse_unfit_restore(dropped: DroppedColumns) -> None:
         return
     if not catalog.has_table(table):
         raise MigrationError(
-            f"{table} does not exist under that name, so {dropped.described} cannot be restored, and stay in {copy}: "
-            "rename the table back, then run the same again"
+            f"{table} does not exist under that name, so {dropped.described} cannot be restored, and stay in "
+            f"{copy}: rename the table back, then run the same again"
         )
     there = {name.lower() for name in catalog.column_names(table)}
     if again := [column["name"] for column in kept["columns"] if column["name"].lower() in there]:
         raise MigrationError(
-            f"{table} has {', '.join(again)} again, so the dropped values cannot be restored, and stay in {copy}: drop "
-            "or rename the new column, then run the same again"
+            f"{table} has {', '.join(again)} again, so the dropped values cannot be restored, and stay in "
+            f"{copy}: drop or rename the new column, then run the same again"
         )
     refuse_live_references(table)
     matched = catalog.scalar(f"SELECT EXISTS (SELECT 1 {_joined(dropped)} WHERE NOT ({_fresh(dropped)}))")
     if catalog.has_rows(copy) and not matched and force_reason() is None:
         raise MigrationError(
-            f"none of the rows in {copy} is in {table} any more, so it stays: is this another table of that name? "
-            "Rename it, or fix its keys, then run the same again. To go on without them: alembic -x force='reason' "
-            "downgrade ..."
+            f"none of the rows in {copy} is in {table} any more, so it stays: is this another table of that "
+            "name? Rename it, or fix its keys, then run the same again. To go on without them: alembic -x "
+            "force='reason' downgrade ..."
         )
 
 
@@ -187,7 +187,8 @@ def empty_copy(dropped: DroppedColumns) -> None:
 
 
 def _same(dropped: DroppedColumns) -> str:
-    """Write the condition that `a` is the copy of row `s`, by the collation of the key that distinguished rows."""
+    """Write the condition that `a` is the copy of row `s`, by the collation of the key that distinguished
+    rows."""
     collations = definition(dropped).get("collations", {})
     return " AND ".join(
         f"a.{sql.quoted(name)} = s.{sql.quoted(name)} COLLATE {collations.get(name.lower(), 'BINARY')}"
@@ -216,8 +217,9 @@ def _fill(dropped: DroppedColumns, columns: list[dict[str, Any]]) -> None:
     for column in columns:
         name, derived = sql.quoted(column["name"]), dropped.derived.get(column["name"], "NULL")
         assignments.append(
-            f"{name} = (SELECT CASE WHEN {_fresh(dropped)} THEN coalesce(({derived}), {column['default'] or 'NULL'}) "
-            f"WHEN {_changed(dropped)} THEN coalesce(({derived}), a.{name}) ELSE a.{name} END {found})"
+            f"{name} = (SELECT CASE WHEN {_fresh(dropped)} THEN coalesce(({derived}), "
+            f"{column['default'] or 'NULL'}) WHEN {_changed(dropped)} THEN coalesce(({derived}), a.{name}) "
+            f"ELSE a.{name} END {found})"
         )
     sql.emit(f"UPDATE {sql.quoted(dropped.table)} AS s SET {', '.join(assignments)}")
 
@@ -229,7 +231,8 @@ def _prove_restore(dropped: DroppedColumns, columns: list[dict[str, Any]]) -> No
         for name in (sql.quoted(column["name"]) for column in columns)
     )
     lost = catalog.scalar(
-        f"SELECT count(*) {_joined(dropped)} WHERE NOT ({_fresh(dropped)}) AND NOT ({_changed(dropped)}) AND ({differs})"
+        f"SELECT count(*) {_joined(dropped)} WHERE NOT ({_fresh(dropped)}) AND NOT ({_changed(dropped)}) AND "
+        f"({differs})"
     )
     if lost:
         raise MigrationError(
@@ -278,7 +281,10 @@ def _restore_index(name: str, statement: str) -> None:
 
 
 def _restore_in_part(table: str, kept: dict[str, Any], empty: list[str]) -> None:
-    """Give the columns their defaults and NOT NULL; warn that the rest of the old definition is not restored."""
+    """Give the columns their defaults and NOT NULL.
+
+    Warn that the rest of the old definition is not restored.
+    """
     changes = {
         column["name"]: {
             **({} if column["default"] is None else {"server_default": column["default"]}),

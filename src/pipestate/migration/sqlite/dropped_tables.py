@@ -55,7 +55,8 @@ def soft_drop_table(dropped: DroppedTable) -> None:
     refuse_readers(dropped.table, dropped.table)
     if catalog.has_table(aside_of(dropped)):
         raise MigrationError(
-            f"{aside_of(dropped)} exists already, from an earlier contract: read it, drop it, then run the same again"
+            f"{aside_of(dropped)} exists already, from an earlier contract: read it, drop it, then run the "
+            "same again"
         )
     baseline = sql.quoted(_baseline(dropped)) if catalog.has_table(_baseline(dropped)) else None
     held = catalog.has_rows(dropped.table)
@@ -68,8 +69,8 @@ def restore_table(dropped: DroppedTable) -> None:
         return
     if catalog.has_table(dropped.table):
         raise MigrationError(
-            f"{dropped.table} exists again, so the dropped one cannot be restored: rename or drop the new one, "
-            "then run the same again"
+            f"{dropped.table} exists again, so the dropped one cannot be restored: rename or drop the new "
+            "one, then run the same again"
         )
     _refresh(dropped)
     restore_if_dropped(dropped.table)
@@ -102,7 +103,8 @@ def _refresh(dropped: DroppedTable) -> None:
     if dropped.changed_at is not None and catalog.has_table(_baseline(dropped)):
         new = ", ".join(f"{sql.quoted(n)} = coalesce(({e}), t.{sql.quoted(n)})" for n, e in derived.items())
         modified = (
-            f"{source} s LEFT JOIN {sql.quoted(_baseline(dropped))} b USING ({', '.join(map(sql.quoted, key))})",
+            f"{source} s LEFT JOIN {sql.quoted(_baseline(dropped))} b USING "
+            f"({', '.join(map(sql.quoted, key))})",
             f"({where}) AND {same} AND s.{sql.quoted(dropped.changed_at)} IS NOT b.pipestate_changed_at",
         )
         wanted = catalog.scalar(f"SELECT count(*) FROM {target} t, {modified[0]} WHERE {modified[1]}")
@@ -165,8 +167,8 @@ def require_kept(dropped: DroppedTable | DroppedColumns) -> None:
     reason = force_reason()
     if reason is None:
         raise MigrationError(
-            f"{fault}, so this downgrade cannot restore it. To go on without it, with what can be derived: alembic "
-            "-x force='reason' downgrade ..."
+            f"{fault}, so this downgrade cannot restore it. To go on without it, with what can be derived: "
+            "alembic -x force='reason' downgrade ..."
         )
     if has_ledger(catalog.connection()):
         said = f"downgrade without the dropped rows of {dropped.described}: {reason}"
@@ -200,13 +202,14 @@ def record(dropped: DroppedTable | DroppedColumns, definition: Mapping[str, Any]
     sql.emit(
         f"CREATE TABLE IF NOT EXISTS {MANIFEST} (kind TEXT NOT NULL, name TEXT NOT NULL, "
         "revision TEXT DEFAULT '' NOT NULL, aside TEXT, "
-        "archived_at TIMESTAMP DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL, definition JSON NOT NULL, "
-        f"CONSTRAINT pk_{MANIFEST} PRIMARY KEY (kind, name, revision))"
+        "archived_at TIMESTAMP DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')) NOT NULL, definition JSON NOT "
+        f"NULL, CONSTRAINT pk_{MANIFEST} PRIMARY KEY (kind, name, revision))"
     )
     aside = "NULL" if "absent" in definition else sql.literal(sql.quoted(aside_of(dropped)))
     values = sql.literals((*_entry(dropped), json.dumps(definition)))
     sql.emit(
-        f"INSERT OR REPLACE INTO {MANIFEST} (kind, name, revision, definition, aside) VALUES ({values}, {aside})"
+        f"INSERT OR REPLACE INTO {MANIFEST} (kind, name, revision, definition, aside) VALUES ({values}, "
+        f"{aside})"
     )
 
 
@@ -225,8 +228,8 @@ def _is_known(dropped: DroppedTable | DroppedColumns) -> bool:
 
 def refuse_absent(revision: str, what: str) -> None:
     raise MigrationError(
-        f"revision {revision} drops {what}, which does not exist: correct the name, or write may_be_gone=True "
-        "where that is right"
+        f"revision {revision} drops {what}, which does not exist: correct the name, or write "
+        "may_be_gone=True where that is right"
     )
 
 

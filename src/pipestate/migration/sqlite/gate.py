@@ -104,7 +104,8 @@ def hold_rows(connection: Connection, tables: Sequence[str]) -> bool:
 
 
 def held_rows_before(connection: Connection, tables: Sequence[str]) -> bool:
-    """Say whether one of the tables had a row when this transaction of SQLite began: its file still shows that state.
+    """Say whether one of the tables had a row when this transaction of SQLite began: its file still shows
+    that state.
 
     Unreadable tables count as filled. A database in memory has no file, and only its current state.
     """

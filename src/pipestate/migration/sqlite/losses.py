@@ -21,8 +21,8 @@ _TABLES = r"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIK
 _COLUMNS = "SELECT name, type FROM pragma_table_xinfo(?) WHERE hidden NOT IN (2, 3)"
 _KEYS_OFF = re.compile(r"(?i)\s*PRAGMA\s+(?:\w+\.)?foreign_keys\s*(?:=|\()\s*['\"]?(off|0|false|no)\b")
 KEYS_STAY_ON = (
-    "turns foreign_keys off after its first change, where SQLite ignores it, and a rebuilt table would delete rows of "
-    "others: turn them off in env.py, or in the first statement"
+    "turns foreign_keys off after its first change, where SQLite ignores it, and a rebuilt table would "
+    "delete rows of others: turn them off in env.py, or in the first statement"
 )
 
 
@@ -97,7 +97,10 @@ def release_savepoint(connection: Connection, memory: RunMemory) -> None:
 def prepare_statement(
     connection: Connection, statement: str, before: _Catalogue, memory: RunMemory
 ) -> str | None:
-    """Let a first statement turn foreign keys off, which has no effect in a transaction; refuse a later one."""
+    """Let a first statement turn foreign keys off, which has no effect in a transaction.
+
+    Refuse a later one.
+    """
     if not _KEYS_OFF.match(statement) or not memory.began:
         return None
     if not on_sqlite(connection, lambda driver: driver.execute("PRAGMA foreign_keys").fetchone()[0]):
@@ -230,7 +233,8 @@ class _Moves:
         return not self.carried(origin, to).isdisjoint({column, "*"})
 
     def keeps(self, origin: str, to: str, column: str) -> bool:
-        """Say whether the column of that name holds the old values: a column dropped and added again does not."""
+        """Say whether the column of that name holds the old values: a column dropped and added again does
+        not."""
         if (origin, column) in self.dropped:
             return False
         return not self.carried(origin, to) or self.carries(origin, to, column)

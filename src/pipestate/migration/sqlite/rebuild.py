@@ -22,8 +22,8 @@ from pipestate.migration.sqlite.catalog import can_drop
 def rebuilt(table: str, *, without: Sequence[str] = ()) -> Iterator[BatchOperations]:
     """Rebuild by Alembic's batch mode, and keep the parts that it loses.
 
-    These are nameless CHECKs, triggers, indexes on expressions, and counters. A part that names one of `without`
-    (dropped columns or constraints) is dropped with it.
+    These are nameless CHECKs, triggers, indexes on expressions, and counters. A part that names one of
+    `without` (dropped columns or constraints) is dropped with it.
     """
     refuse_live_references(table)
     gone = naming(without)
@@ -70,8 +70,8 @@ def dropped_in_place(table: str, columns: Sequence[str]) -> bool:
     except DBAPIError as error:
         if re.search(r"error in (view|trigger) .* after drop column", message(error)):
             raise MigrationError(
-                f"{', '.join(columns)} of {table} cannot be dropped while others depend on it: {message(error)}. "
-                "Drop or change them, then run the same again"
+                f"{', '.join(columns)} of {table} cannot be dropped while others depend on it: "
+                f"{message(error)}. Drop or change them, then run the same again"
             ) from None
         return False  # a constraint names it
     return True
@@ -90,14 +90,15 @@ def refuse_unfit_rebuild(table: str, columns: Sequence[str]) -> None:
     refuse_live_references(table)
     if lost := catalog.lost_by_batch_mode(table):
         raise MigrationError(
-            f"{table} needs a rebuild to drop {', '.join(columns)}, which another part of its definition names, and the "
-            f"rebuild would lose {', '.join(lost)}: change that part first, then run the same again"
+            f"{table} needs a rebuild to drop {', '.join(columns)}, which another part of its definition "
+            f"names, and the rebuild would lose {', '.join(lost)}: change that part first, then run the same "
+            "again"
         )
 
 
 @contextmanager
 def without_triggers(table: str) -> Iterator[None]:
-    """Write rows without the triggers of the table: one could overwrite the time of each row's last change."""
+    """Write rows without the table's triggers: one could change the time of each row's last change."""
     triggers = catalog.attached(table, "'trigger'")
     for name in triggers:
         sql.emit(f"DROP TRIGGER {sql.quoted(name)}")
@@ -172,8 +173,9 @@ def refuse_live_references(table: str) -> None:
     """Refuse if dropping the old table would delete or change the rows that point at it."""
     if catalog.scalar("PRAGMA foreign_keys") and (others := catalog.referring(table)):
         raise MigrationError(
-            f"{table} needs a rebuild, which with foreign_keys on deletes or changes the rows of {', '.join(others)} "
-            "that point at it: set PRAGMA foreign_keys = OFF on the connection before the migration begins"
+            f"{table} needs a rebuild, which with foreign_keys on deletes or changes the rows of "
+            f"{', '.join(others)} that point at it: set PRAGMA foreign_keys = OFF on the connection before "
+            "the migration begins"
         )
 
 

@@ -108,8 +108,8 @@ def _take_file(driver: sqlite3.Connection, *, locked: bool) -> _FileBefore:
 def hold_file(driver: sqlite3.Connection, *, patience_s: float = MIGRATION_PATIENCE_S) -> None:
     """Hold the file's lock from transaction to transaction: one migration at a time.
 
-    The lock is all or nothing: a waiting session must hold no shared lock. In this mode it would keep that lock, and
-    the working session could never write.
+    The lock is all or nothing: a waiting session must hold no shared lock. In this mode it would keep that
+    lock, and the working session could never write.
     """
     driver.execute("PRAGMA busy_timeout = 0")
     give_up_at = time.monotonic() + patience_s

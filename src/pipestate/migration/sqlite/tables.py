@@ -1,4 +1,5 @@
-"""Tables, views, columns, constraints and indexes on SQLite: created, adopted, dropped only if the chain created them."""
+"""Tables, views, columns, constraints and indexes on SQLite: created, adopted, dropped only if the chain
+created them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -136,8 +137,8 @@ def lock_tables(
     """Do nothing: the migration holds the whole file."""
 
 
-# The ledger in a revision on SQLite. A script cannot read the database: `install_ledger` adds nothing to an older
-# ledger there, and nothing is removed.
+# The ledger in a revision on SQLite. A script cannot read the database: `install_ledger` adds nothing to an
+# older ledger there, and nothing is removed.
 
 
 def install_ledger() -> None:
