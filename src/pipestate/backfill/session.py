@@ -19,6 +19,16 @@ from pipestate.ledger.record import who
 from pipestate.ledger.state import require_ledger
 from pipestate.runbook.model import Backfill
 
+TURN_PATIENCE_S, PAUSE_S = 2.0, 0.05
+LOCK_PATIENCE_S = 30.0
+LAG_PATIENCE_S = 600.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
+ORDERS_PAUSE_S = 0.5
+QUIET_S = 60.0  # minimum time between repeated messages
+GOES_ON = "what is done stays done, and the same command goes on"
+LOCKED = ("55P03", "40P01", "40001")  # lock not available, deadlock, serialization failure
+NOT_OUR_FAULT = ("42501",)  # missing privilege
+
 
 class BackfillEngine(Protocol):
     """Interface of each engine; the modules `postgresql` and `sqlite` document the functions."""
@@ -61,17 +71,6 @@ def order(
 
 
 # Session of a backfill: explicit transactions, one run at a time, bounded waits for locks and replicas.
-
-
-TURN_PATIENCE_S, PAUSE_S = 2.0, 0.05
-LOCK_PATIENCE_S = 30.0
-LAG_PATIENCE_S = 600.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
-ORDERS_PAUSE_S = 0.5
-QUIET_S = 60.0  # minimum time between repeated messages
-GOES_ON = "what is done stays done, and the same command goes on"
-LOCKED = ("55P03", "40P01", "40001")  # lock not available, deadlock, serialization failure
-NOT_OUR_FAULT = ("42501",)  # missing privilege
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from pipestate.runbook.variants import as_read_by
 
 _NUMBER = re.compile(r"-?[0-9]+")
 AS_WRITTEN = {"no_parameters": True}
+HOW = "a block with `-- backfill:`, `-- table:` and `-- key:` on a page of runbooks/ is one (docs/how-to/backfill.md)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +86,6 @@ def _keys(key: Key, condition: str) -> str:
 
 
 # Backfills of a project's runbooks, by name: `orders/state`, or `state` if only one runbook has it.
-
-
-HOW = "a block with `-- backfill:`, `-- table:` and `-- key:` on a page of runbooks/ is one (docs/how-to/backfill.md)"
 
 
 @dataclass(frozen=True, slots=True)

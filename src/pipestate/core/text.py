@@ -25,6 +25,15 @@ _HOSTILE = re.compile(rf"(?![\x00-\x1f])[{OBEYED}]")  # a document may contain l
 _COMMAND = re.compile(r"(?<!\S)::")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _MARKDOWN = re.compile(r"([\\`*_\[\]<>|~&$@])")
+UNITS = {
+    "y": timedelta(days=365),
+    "w": timedelta(weeks=1),
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+}
+_NO_MOMENT = "--since {text}: write an age such as 7d, or a date such as 2026-01-20"
 
 
 def plain(text: str) -> str:
@@ -268,17 +277,6 @@ def replace_text(path: Path, text: str, *, encoding: str = "utf-8") -> None:
         with suppress(OSError):
             beside.unlink()
         raise
-
-
-UNITS = {
-    "y": timedelta(days=365),
-    "w": timedelta(weeks=1),
-    "d": timedelta(days=1),
-    "h": timedelta(hours=1),
-    "m": timedelta(minutes=1),
-    "s": timedelta(seconds=1),
-}
-_NO_MOMENT = "--since {text}: write an age such as 7d, or a date such as 2026-01-20"
 
 
 def parse_age(text: str, *, option: str = "--older-than", units: str = "dhm") -> timedelta:

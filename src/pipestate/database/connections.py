@@ -23,6 +23,14 @@ from pipestate.database.postgresql import CONNECT_ARGUMENTS
 from pipestate.database.urls import shown, without_secrets
 
 T = TypeVar("T")
+CONFLICT = "conflict with recovery"  # a lost connection has no SQLSTATE, only this text
+# An advisory lock belongs to one database: a session that sees it is connected to the same one.
+SEES_LOCK = sa.text(
+    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d ON d.oid = l.database "
+    "WHERE l.locktype = 'advisory' AND l.granted AND l.classid = :high AND l.objid = :low "
+    "AND d.datname = pg_catalog.current_database())"
+)
+_MEANT: ContextVar[URL] = ContextVar("meant")  # current target of a shared engine
 
 
 class OfDialect(Protocol):
@@ -62,11 +70,6 @@ def name_of(on: OfEngine) -> str:
     return str(on.dialect.name)  # type: ignore[union-attr]
 
 
-# Properties of an engine that other packages need, and the start of a connection.
-#
-# `pipestate.database.postgresql` and `pipestate.database.sqlite` have the same names; mypy compares them with `Engine`.
-
-
 class Engine(Protocol):
     """Interface of an engine; the modules of the engines document the functions.
 
@@ -96,17 +99,6 @@ ENGINES: Mapping[str, Engine] = {"postgresql": postgresql, "sqlite": sqlite}
 def engine_of(on: OfEngine) -> Engine:
     """Select the engine of a connection, Alembic's context, a URL or a dialect name."""
     return choose(ENGINES, on)
-
-
-CONFLICT = "conflict with recovery"  # a lost connection has no SQLSTATE, only this text
-
-# An advisory lock belongs to one database: a session that sees it is connected to the same one.
-SEES_LOCK = sa.text(
-    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d ON d.oid = l.database "
-    "WHERE l.locktype = 'advisory' AND l.granted AND l.classid = :high AND l.objid = :low "
-    "AND d.datname = pg_catalog.current_database())"
-)
-_MEANT: ContextVar[URL] = ContextVar("meant")  # current target of a shared engine
 
 
 @contextmanager

@@ -37,6 +37,21 @@ CATALOGUE_FIRST = (
     "ORDER BY s.place) FROM pg_catalog.unnest(pg_catalog.current_schemas(false)) WITH ORDINALITY AS s (name, place) "
     "WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp')"
 )
+IS_FILE = False
+HAS_ROLES = True
+HAS_SETTINGS = True
+CONNECT_TIMEOUT_S = 10
+CONNECT_ARGUMENTS = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate"}
+# Set per transaction instead of per session or at its start: PgBouncer refuses a connection with such options,
+# and assigns the next transaction to another session.
+# `row_security = off`: a check fails if a policy would hide rows from it, instead of passing.
+# One statement per call: some drivers accept only one.
+SETTINGS = (
+    "SET LOCAL TimeZone = 'UTC'",
+    "SET LOCAL standard_conforming_strings = on",
+    "SET LOCAL row_security = off",
+)
+SEARCH = sa.text("SELECT pg_catalog.set_config('search_path', :path, true)")
 
 
 def session_settings() -> list[str]:
@@ -48,26 +63,6 @@ def session_settings() -> list[str]:
 
 
 # Start of a connection, and the read-only session of checks.
-
-
-IS_FILE = False
-HAS_ROLES = True
-HAS_SETTINGS = True
-
-CONNECT_TIMEOUT_S = 10
-CONNECT_ARGUMENTS = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate"}
-
-# Set per transaction instead of per session or at its start: PgBouncer refuses a connection with such options,
-# and assigns the next transaction to another session.
-# `row_security = off`: a check fails if a policy would hide rows from it, instead of passing.
-# One statement per call: some drivers accept only one.
-SETTINGS = (
-    "SET LOCAL TimeZone = 'UTC'",
-    "SET LOCAL standard_conforming_strings = on",
-    "SET LOCAL row_security = off",
-)
-
-SEARCH = sa.text("SELECT pg_catalog.set_config('search_path', :path, true)")
 
 
 def create_engine(url: sa.URL, *, readonly: bool) -> sa.Engine:

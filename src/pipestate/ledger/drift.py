@@ -31,6 +31,13 @@ FILES = {
     "sqlite": HERE / "schema_digest.sqlite.sql",
 }
 BODY = "$definitions$"
+MOST_NAMED = 3  # names per sentence
+NO_RECORD = (
+    "this database has no record of its schema: install the ledger (pipestate ledger install), and put guard(context) "
+    "into env.py; the next upgrade records it"
+)
+TIMEOUT_S = 10.0
+MOST = 100_000
 
 
 @cache
@@ -67,15 +74,6 @@ def named(schema: str, name: str) -> str:
     ('orders', 'sales.orders', 'sales')
     """
     return name if schema in ("", "public") else f"{schema}.{name}"
-
-
-MOST_NAMED = 3  # names per sentence
-NO_RECORD = (
-    "this database has no record of its schema: install the ledger (pipestate ledger install), and put guard(context) "
-    "into env.py; the next upgrade records it"
-)
-TIMEOUT_S = 10.0
-MOST = 100_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,18 @@ SETTINGS = text(
     "WHERE s.setdatabase = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) "
     "AND s.setrole IN (0, (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = current_user))"
 )
+MOST_READERS = 16
+SAMPLE_S = 0.010
+READ = "BEGIN; LOCK TABLE ONLY {table} IN ACCESS SHARE MODE NOWAIT"
+WAITS = (
+    "PREPARE pipestate_waits AS SELECT reader.pid, CASE l.locktype WHEN 'relation' THEN l.mode END, {began} FROM pg_catalog.pg_locks l "
+    "CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS reader (pid) "
+    "WHERE NOT l.granted AND reader.pid = ANY (ARRAY[{pids}]::int[])"
+)
+HAS_WAITSTART = 140000
+GAVE_UP = frozenset(("55P03", "57014"))  # a lock_timeout or NOWAIT, a statement_timeout
+Encounters = tuple[Sequence[LockEncounter], Failure | None]  # with the failure that stopped the run
+ExclusiveRequests = Mapping[str, Sequence[Table]]  # tables with a request for ACCESS EXCLUSIVE, by revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,21 +140,6 @@ def _alone(clone: URL) -> Iterator[Connection]:
     """Connect to the clone itself: a database can be copied by its only session."""
     with db.reachable(clone), db.engine_for(clone).connect() as plain:
         yield plain.execution_options(isolation_level="AUTOCOMMIT")
-
-
-MOST_READERS = 16
-SAMPLE_S = 0.010
-READ = "BEGIN; LOCK TABLE ONLY {table} IN ACCESS SHARE MODE NOWAIT"
-WAITS = (
-    "PREPARE pipestate_waits AS SELECT reader.pid, CASE l.locktype WHEN 'relation' THEN l.mode END, {began} FROM pg_catalog.pg_locks l "
-    "CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS reader (pid) "
-    "WHERE NOT l.granted AND reader.pid = ANY (ARRAY[{pids}]::int[])"
-)
-HAS_WAITSTART = 140000
-GAVE_UP = frozenset(("55P03", "57014"))  # a lock_timeout or NOWAIT, a statement_timeout
-
-Encounters = tuple[Sequence[LockEncounter], Failure | None]  # with the failure that stopped the run
-ExclusiveRequests = Mapping[str, Sequence[Table]]  # tables with a request for ACCESS EXCLUSIVE, by revision
 
 
 @dataclass(slots=True)

@@ -68,6 +68,8 @@ LOCKS = {
         "AND l.locktype = 'relation' AND l.granted AND l.relation >= 16384 AND l.mode <> 'AccessShareLock'"
     )
 }
+REASON = "a rehearsal on a clone"
+EMPTY_S = 0.5
 
 
 class Recorder:
@@ -227,10 +229,6 @@ def recording(recorder: Recorder) -> Iterator[None]:
         EnvironmentContext.configure = configure  # type: ignore[method-assign]
         for name, listener in listeners.items():
             event.remove(Engine, name, listener)
-
-
-REASON = "a rehearsal on a clone"
-EMPTY_S = 0.5
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """Rehearsal: run the pending revisions on the clone, measure them beside the watcher, and judge them.
 
-Production is only read: its figures, and the record of a rehearsal in its ledger.
+Production gives figures for comparison. With `record`, the result is written into its ledger.
 """
 
 import time
@@ -67,149 +67,8 @@ ROWS = text(
     "SELECT CASE WHEN relkind = 'p' OR pg_relation_size(oid) = 0 THEN 0 WHEN reltuples >= 0 AND relpages > 0 "
     "THEN reltuples::int8 END AS rows, pg_table_size(oid) AS bytes FROM pg_catalog.pg_class WHERE oid = to_regclass(:name)"
 )
-
-
-def oldest_transactions(production: URL, tables: Sequence[Table]) -> dict[str, float | None]:
-    """Return the age of production's oldest transaction on each table, in seconds, or None."""
-    with db.reader(production) as connection:
-        return {table.name: connection.execute(OLDEST, {"name": table.quoted}).scalar() for table in tables}
-
-
-def count_rows(production: URL, tables: Sequence[Table]) -> dict[str, int]:
-    """Return the planner's row count of each production table; if never analysed, an estimate by size."""
-    with db.reader(production) as connection:
-        found = {table: connection.execute(ROWS, {"name": table.quoted}).one_or_none() for table in tables}
-    return {table.name: _rows(table, row.rows, row.bytes) for table, row in found.items() if row is not None}
-
-
-def _rows(table: Table, rows: int | None, count: int) -> int:
-    """Estimate the rows from the size, at the clone's density; a file with content has at least one row.
-
-    >>> _rows(Table(1, "t", "t", rows=100, bytes=8192, file=None), None, 81920)
-    1000
-    """
-    return rows if rows is not None else max(1, table.rows * count // max(table.bytes, 1))
-
-
-def beside_production(production: URL, made: Rehearsal, tables: Sequence[Table]) -> Rehearsal:
-    """Add production's rows to the impact, and its oldest transaction on each locked table."""
-    locked = {each.table for each in made.tables if STRONGEST in each.modes}
-    touched = {each.table for each in made.tables}
-    known = count_rows(production, [table for table in tables if table.name in touched])
-    oldest = oldest_transactions(production, [table for table in tables if table.name in locked])
-    return replace(
-        made,
-        oldest=oldest,
-        revisions=tuple(
-            replace(
-                revision,
-                tables=tuple(
-                    replace(each, production_rows=known.get(each.table)) for each in revision.tables
-                ),
-            )
-            for revision in made.revisions
-        ),
-    )
-
-
-def require_recordable(job: Job) -> None:
-    """Refuse, before anything runs, a rehearsal that could not be recorded."""
-    with db.reader(_production(job)) as connection:
-        job.locate(connection)
-        require_ledger(connection)
-
-
-def files_of(job: Job, pending: Sequence[str]) -> dict[str, str]:
-    """Hash the code of the pending revisions before it runs; refuse unknown code."""
-    paths = {revision: job.chain.by_id[revision].path for revision in pending}
-    for revision, path in paths.items():
-        unknown = code_of(path).unknown
-        if unknown is not None:
-            raise ConfigError(
-                f"{revision} cannot be recorded: {unknown}, so a record could not say which code ran; "
-                "import it by name, or leave out --record"
-            )
-    return hash_files(paths)
-
-
-def as_record(made: Rehearsal, files: Mapping[str, str]) -> Rehearsed:
-    """Build the ledger's row of a rehearsal; after a failure or a guess, no check passes."""
-    failed = made.failure is not None or bool(made.writes.broken)
-    return Rehearsed(
-        revision=made.before,
-        target=made.after,
-        files=dict(files),
-        clone=made.clone,
-        ok=made.exit_code == 0,
-        duration_ms=round(made.duration_ms, 1),
-        rows=made.rows,
-        longest_stall_ms=None if failed or made.beyond else round(made.longest_stall_ms, 1),
-        noise_ms=round(made.noise_ms, 1),
-        bounded=None if failed else made.bounded,
-        tables={table.table: table.rows for table in made.tables},
-        scale=None if made.beyond else max((table.scale or 1.0 for table in made.tables), default=1.0),
-    )
-
-
-def write_record(job: Job, done: Rehearsed) -> None:
-    """Write the result into production's ledger."""
-    with db.writer(_production(job)) as connection:
-        job.locate(connection)
-        record_rehearsal(connection, done)
-
-
-def _production(job: Job) -> URL:
-    if job.production is None:
-        raise ConfigError(
-            "--record writes into production's ledger, and no production is known: name it with --database-url"
-        )
-    return job.production
-
-
 Say = Callable[[str], None]
 SEEN_OTHERWISE = "--there-and-back tries it"
-
-
-def measure(
-    job: Job, position: Position, steps: Sequence[Step], tables: Sequence[Table], trace: Trace
-) -> Rehearsal:
-    """Upgrade the clone and return the impact; raise if no revision began."""
-    start = time.monotonic()
-    seen = _watched(job, steps, tables, trace)
-    if not trace.begun and trace.failure is not None:
-        raise refusal(trace)
-    vacuumed = {each.oid for each in seen.sightings if each.by == AUTOVACUUM}
-    return Rehearsal(
-        job.clone_name,
-        server_version(job.clone),
-        position.current,
-        job.where(),
-        (time.monotonic() - start) * 1000,
-        seen.noise_s * 1000,
-        attribute(trace, seen, tables),
-        trace.failure,
-        seen.not_probed,
-        tuple(sorted(table.name for table in tables if table.oid in vacuumed)),
-        shown(job.production) if job.production is not None else None,
-        rows=sum(table.rows for table in tables),
-        locks_file=engine_of(job.clone).IS_FILE,
-    )
-
-
-def _watched(job: Job, steps: Sequence[Step], tables: Sequence[Table], trace: Trace) -> Seen:
-    """Follow the child beside a watcher; SQLite needs none, because it locks the whole file."""
-    if engine_of(job.clone).IS_FILE:
-        with child(job, steps, measured=True) as process:
-            listen(process, trace)
-        return Seen()
-    watcher = Watcher(job.clone, tables, trace)
-    try:
-        with child(job, steps, measured=True) as process:
-            seen = watcher.watch(process.stdout)
-            require_told(process, trace)
-            return seen
-    finally:
-        watcher.close()
 
 
 def rehearse(
@@ -338,6 +197,48 @@ def _rehearsed(
         return replace(made, revisions=with_encounters(made.revisions, found, tables))
 
 
+def measure(
+    job: Job, position: Position, steps: Sequence[Step], tables: Sequence[Table], trace: Trace
+) -> Rehearsal:
+    """Upgrade the clone and return the impact; raise if no revision began."""
+    start = time.monotonic()
+    seen = _watched(job, steps, tables, trace)
+    if not trace.begun and trace.failure is not None:
+        raise refusal(trace)
+    vacuumed = {each.oid for each in seen.sightings if each.by == AUTOVACUUM}
+    return Rehearsal(
+        job.clone_name,
+        server_version(job.clone),
+        position.current,
+        job.where(),
+        (time.monotonic() - start) * 1000,
+        seen.noise_s * 1000,
+        attribute(trace, seen, tables),
+        trace.failure,
+        seen.not_probed,
+        tuple(sorted(table.name for table in tables if table.oid in vacuumed)),
+        shown(job.production) if job.production is not None else None,
+        rows=sum(table.rows for table in tables),
+        locks_file=engine_of(job.clone).IS_FILE,
+    )
+
+
+def _watched(job: Job, steps: Sequence[Step], tables: Sequence[Table], trace: Trace) -> Seen:
+    """Follow the child beside a watcher; SQLite needs none, because it locks the whole file."""
+    if engine_of(job.clone).IS_FILE:
+        with child(job, steps, measured=True) as process:
+            listen(process, trace)
+        return Seen()
+    watcher = Watcher(job.clone, tables, trace)
+    try:
+        with child(job, steps, measured=True) as process:
+            seen = watcher.watch(process.stdout)
+            require_told(process, trace)
+            return seen
+    finally:
+        watcher.close()
+
+
 def _verified(job: Job) -> dict[str, PhaseReport]:
     """Run the checks of all runbooks on the clone, read-only."""
     books = resolve_opens(job.chain, every_runbook(job.project.runbooks), job.project.named)
@@ -366,3 +267,103 @@ def _prepared(job: Job, say: Say) -> tuple[list[Table], Before]:
     say("VACUUM ANALYZE of the clone")
     vacuum(job.clone)
     return tables_of(job.clone), before
+
+
+# Production: its figures, and the record of a rehearsal in its ledger.
+
+
+def oldest_transactions(production: URL, tables: Sequence[Table]) -> dict[str, float | None]:
+    """Return the age of production's oldest transaction on each table, in seconds, or None."""
+    with db.reader(production) as connection:
+        return {table.name: connection.execute(OLDEST, {"name": table.quoted}).scalar() for table in tables}
+
+
+def count_rows(production: URL, tables: Sequence[Table]) -> dict[str, int]:
+    """Return the planner's row count of each production table; if never analysed, an estimate by size."""
+    with db.reader(production) as connection:
+        found = {table: connection.execute(ROWS, {"name": table.quoted}).one_or_none() for table in tables}
+    return {table.name: _rows(table, row.rows, row.bytes) for table, row in found.items() if row is not None}
+
+
+def _rows(table: Table, rows: int | None, count: int) -> int:
+    """Estimate the rows from the size, at the clone's density; a file with content has at least one row.
+
+    >>> _rows(Table(1, "t", "t", rows=100, bytes=8192, file=None), None, 81920)
+    1000
+    """
+    return rows if rows is not None else max(1, table.rows * count // max(table.bytes, 1))
+
+
+def beside_production(production: URL, made: Rehearsal, tables: Sequence[Table]) -> Rehearsal:
+    """Add production's rows to the impact, and its oldest transaction on each locked table."""
+    locked = {each.table for each in made.tables if STRONGEST in each.modes}
+    touched = {each.table for each in made.tables}
+    known = count_rows(production, [table for table in tables if table.name in touched])
+    oldest = oldest_transactions(production, [table for table in tables if table.name in locked])
+    return replace(
+        made,
+        oldest=oldest,
+        revisions=tuple(
+            replace(
+                revision,
+                tables=tuple(
+                    replace(each, production_rows=known.get(each.table)) for each in revision.tables
+                ),
+            )
+            for revision in made.revisions
+        ),
+    )
+
+
+def require_recordable(job: Job) -> None:
+    """Refuse, before anything runs, a rehearsal that could not be recorded."""
+    with db.reader(_production(job)) as connection:
+        job.locate(connection)
+        require_ledger(connection)
+
+
+def files_of(job: Job, pending: Sequence[str]) -> dict[str, str]:
+    """Hash the code of the pending revisions before it runs; refuse unknown code."""
+    paths = {revision: job.chain.by_id[revision].path for revision in pending}
+    for revision, path in paths.items():
+        unknown = code_of(path).unknown
+        if unknown is not None:
+            raise ConfigError(
+                f"{revision} cannot be recorded: {unknown}, so a record could not say which code ran; "
+                "import it by name, or leave out --record"
+            )
+    return hash_files(paths)
+
+
+def as_record(made: Rehearsal, files: Mapping[str, str]) -> Rehearsed:
+    """Build the ledger's row of a rehearsal; after a failure or a guess, no check passes."""
+    failed = made.failure is not None or bool(made.writes.broken)
+    return Rehearsed(
+        revision=made.before,
+        target=made.after,
+        files=dict(files),
+        clone=made.clone,
+        ok=made.exit_code == 0,
+        duration_ms=round(made.duration_ms, 1),
+        rows=made.rows,
+        longest_stall_ms=None if failed or made.beyond else round(made.longest_stall_ms, 1),
+        noise_ms=round(made.noise_ms, 1),
+        bounded=None if failed else made.bounded,
+        tables={table.table: table.rows for table in made.tables},
+        scale=None if made.beyond else max((table.scale or 1.0 for table in made.tables), default=1.0),
+    )
+
+
+def write_record(job: Job, done: Rehearsed) -> None:
+    """Write the result into production's ledger."""
+    with db.writer(_production(job)) as connection:
+        job.locate(connection)
+        record_rehearsal(connection, done)
+
+
+def _production(job: Job) -> URL:
+    if job.production is None:
+        raise ConfigError(
+            "--record writes into production's ledger, and no production is known: name it with --database-url"
+        )
+    return job.production

@@ -27,6 +27,25 @@ from pipestate.rehearse.child_process import Trace
 from pipestate.rehearse.clone import HALF_MIGRATED, Table
 
 Rows = list[tuple[Any, ...]]
+PROBED_TABLES = 16
+SAMPLED_ROWS = 100
+SAMPLE_S, PROBE_S, SELDOM_S = 0.020, 0.005, 0.100
+WORTH_KEEPING_S = 0.001
+WRITER, READER = "ROW EXCLUSIVE", "ACCESS SHARE"
+# Modes that block writers; modes that may lock rows.
+BLOCKING = frozenset(("ShareLock", "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"))
+WRITING = frozenset(("RowShareLock", "RowExclusiveLock"))
+LOCKS = (
+    "PREPARE pipestate_locks AS SELECT l.relation::int8, l.mode, l.granted, a.backend_type FROM pg_catalog.pg_locks l "
+    "JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'relation' AND l.relation >= 16384 "
+    "AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) "
+    "AND l.mode <> 'AccessShareLock' AND l.pid <> ALL (ARRAY[{ours}])"
+)
+SAMPLE = "SELECT ctid::text FROM ONLY {table} TABLESAMPLE SYSTEM ({percent}) LIMIT {most}"  # rows from random blocks
+ROWS = (
+    "PREPARE pipestate_rows AS SELECT ctid::text FROM ONLY {table} WHERE ctid = ANY ('{{{places}}}'::tid[]) "
+    "AND xmax IN (SELECT transactionid FROM pg_catalog.pg_locks WHERE locktype = 'transactionid')"
+)
 
 
 class PolledConnection:
@@ -171,29 +190,6 @@ def follow(pipe: Any, tasks: Sequence[RepeatedMessage], take: Callable[[Mapping[
         *lines, rest = (rest + (read or b"")).split(b"\n")
         for line in lines:
             take(json.loads(line))
-
-
-PROBED_TABLES = 16
-SAMPLED_ROWS = 100
-SAMPLE_S, PROBE_S, SELDOM_S = 0.020, 0.005, 0.100
-WORTH_KEEPING_S = 0.001
-
-WRITER, READER = "ROW EXCLUSIVE", "ACCESS SHARE"
-# Modes that block writers; modes that may lock rows.
-BLOCKING = frozenset(("ShareLock", "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"))
-WRITING = frozenset(("RowShareLock", "RowExclusiveLock"))
-
-LOCKS = (
-    "PREPARE pipestate_locks AS SELECT l.relation::int8, l.mode, l.granted, a.backend_type FROM pg_catalog.pg_locks l "
-    "JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'relation' AND l.relation >= 16384 "
-    "AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) "
-    "AND l.mode <> 'AccessShareLock' AND l.pid <> ALL (ARRAY[{ours}])"
-)
-SAMPLE = "SELECT ctid::text FROM ONLY {table} TABLESAMPLE SYSTEM ({percent}) LIMIT {most}"  # rows from random blocks
-ROWS = (
-    "PREPARE pipestate_rows AS SELECT ctid::text FROM ONLY {table} WHERE ctid = ANY ('{{{places}}}'::tid[]) "
-    "AND xmax IN (SELECT transactionid FROM pg_catalog.pg_locks WHERE locktype = 'transactionid')"
-)
 
 
 @dataclass(frozen=True, slots=True)

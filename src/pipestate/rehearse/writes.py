@@ -49,6 +49,11 @@ ROLES = (
     "AND pg_has_role(r.oid, '{membership}') ORDER BY 1, 2"
 )
 HAS_SET_OPTION = (16,)  # since this version, a member may lack the right to SET ROLE
+ACTS = ("UPDATE", "INSERT", "DELETE")
+LONGEST = "SET LOCAL statement_timeout = '10s'; SET LOCAL lock_timeout = '5s'"
+# Another row has the key, or refers to it: earlier triggers and rules have run.
+REACHED_THE_KEYS = frozenset(("23503", "23505", "23P01"))
+Write = tuple[str, str, str | None]  # table, operation and role
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +170,6 @@ def run(connection: Connection, *statements: str) -> None:
         connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
-ACTS = ("UPDATE", "INSERT", "DELETE")
-LONGEST = "SET LOCAL statement_timeout = '10s'; SET LOCAL lock_timeout = '5s'"
-# Another row has the key, or refers to it: earlier triggers and rules have run.
-REACHED_THE_KEYS = frozenset(("23503", "23505", "23P01"))
-
-
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
     """One write: the number of rows written, or the server's error."""
@@ -199,7 +198,6 @@ class Writes:
     broken: tuple[BrokenWrite, ...] = ()
 
 
-Write = tuple[str, str, str | None]  # table, operation and role
 Outcomes = Mapping[Write, WriteOutcome]
 
 

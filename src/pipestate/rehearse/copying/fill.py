@@ -61,6 +61,25 @@ SELECT pg_catalog.setval(s.seqrelid, least(greatest(m.last, s.seqmin), s.seqmax)
 FROM pg_catalog.pg_sequence s, (SELECT {aggregate}({column})::int8 AS last FROM {table}) m
 WHERE s.seqrelid = {sequence}::regclass AND m.last IS NOT NULL
 """
+CHUNK = 2**18
+JOBS = 2
+REMOVED = "the clone was removed, production was not changed"
+DUMP = (
+    *("--lock-wait-timeout=10000", "--no-password"),
+    *("--no-subscriptions", "--no-tablespaces", "--no-security-labels"),
+)
+SAID = re.compile(
+    r"^pg_restore: error: (?:could not execute query: )?(?:[A-Z]+:\s+)?(.*)(?:\nCommand was: (.*))?",
+    re.MULTILINE,
+)
+GRANTS = ("GRANT ", "REVOKE ", "ALTER DEFAULT PRIVILEGES ")
+# Entries of a dump, as pg_restore lists them: `12; 3079 16397 EXTENSION - vector `.
+EXTENSION = re.compile(r"^\d+; \d+ \d+ (?:COMMENT - EXTENSION|EXTENSION -) (.+?) *$")
+NO_PATH = b"SELECT pg_catalog.set_config('search_path', '', false);\n"
+READ = {"PGOPTIONS": "-c lc_monetary=C -c DateStyle=ISO,MDY"}
+DOLLARS = ("C", "POSIX", "en_US")  # locales of money that the clone reads unchanged
+Done = subprocess.CompletedProcess[str]
+COPIED = re.compile(rb"^COPY (\d+)$", re.MULTILINE)
 
 
 def create_database(admin: URL, found: Inventory) -> tuple[URL, bool]:
@@ -173,27 +192,6 @@ def unlike(grants: Sequence[str], empty: Mapping[str, str], refused: Sequence[st
         yield f"the materialized view {view} stays empty: {why}"
     if refused:
         yield f"settings of the database that the clone does not take: {', '.join(refused)}"
-
-
-CHUNK = 2**18
-JOBS = 2
-REMOVED = "the clone was removed, production was not changed"
-DUMP = (
-    *("--lock-wait-timeout=10000", "--no-password"),
-    *("--no-subscriptions", "--no-tablespaces", "--no-security-labels"),
-)
-SAID = re.compile(
-    r"^pg_restore: error: (?:could not execute query: )?(?:[A-Z]+:\s+)?(.*)(?:\nCommand was: (.*))?",
-    re.MULTILINE,
-)
-GRANTS = ("GRANT ", "REVOKE ", "ALTER DEFAULT PRIVILEGES ")
-# Entries of a dump, as pg_restore lists them: `12; 3079 16397 EXTENSION - vector `.
-EXTENSION = re.compile(r"^\d+; \d+ \d+ (?:COMMENT - EXTENSION|EXTENSION -) (.+?) *$")
-NO_PATH = b"SELECT pg_catalog.set_config('search_path', '', false);\n"
-READ = {"PGOPTIONS": "-c lc_monetary=C -c DateStyle=ISO,MDY"}
-DOLLARS = ("C", "POSIX", "en_US")  # locales of money that the clone reads unchanged
-Done = subprocess.CompletedProcess[str]
-COPIED = re.compile(rb"^COPY (\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)

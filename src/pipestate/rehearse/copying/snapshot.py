@@ -6,7 +6,6 @@ snapshot; the first query after it does. Locks before the snapshot are outside S
 psycopg2's own.
 """
 
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -24,52 +23,6 @@ from pipestate.database.urls import shown, without_secrets
 from pipestate.verify.session_safety import ARCHIVE
 
 Rows = list[tuple[Any, ...]]
-DOLLARS = ("C", "POSIX", "en_US")  # locales of money that the clone reads unchanged
-Done = subprocess.CompletedProcess[str]
-
-
-@contextmanager
-def session(url: URL, *, autocommit: bool = False) -> Iterator[Any]:
-    """Connect, and close at the end; uncommitted changes are lost."""
-    listen()
-    arguments = url.get_dialect()().create_connect_args(url)[1]
-    named = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate clone"}
-    try:
-        driver = psycopg2.connect(**{**named, **arguments})
-    except psycopg2.Error as error:
-        raise Unreachable(
-            f"cannot reach {shown(url)}: {said(error, url)}; check that the server runs and the URL is right"
-        ) from error
-    try:
-        driver.autocommit = autocommit
-        yield driver
-    finally:
-        driver.close()
-
-
-def ask(driver: Any, query: str) -> Rows:
-    """Run a query, and return its rows, if it has any."""
-    with driver.cursor() as cursor:
-        cursor.execute(query)
-        return list(cursor.fetchall()) if cursor.description else []
-
-
-def quoted(text: str) -> str:
-    """Write a text as an SQL literal that is independent of the server's settings.
-
-    >>> quoted("it's"), quoted("C:\\\\x")
-    ("'it''s'", " E'C:\\\\\\\\x'")
-    """
-    doubled = text.replace("'", "''")
-    return " E'" + doubled.replace("\\", "\\\\") + "'" if "\\" in text else f"'{doubled}'"
-
-
-def said(error: BaseException, url: URL) -> str:
-    """Return the server's message of an error, on one line and without a password."""
-    diagnosed = getattr(getattr(error, "diag", None), "message_primary", None)
-    return without_secrets(" ".join(str(diagnosed or error).split()), url)
-
-
 OWN = "n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'"
 NOT_OF_AN_EXTENSION = """NOT EXISTS (SELECT FROM pg_catalog.pg_depend e
     WHERE e.classid = 'pg_catalog.pg_class'::regclass AND e.objid = c.oid AND e.deptype = 'e')"""
@@ -173,6 +126,63 @@ SELECT name, value FROM (
     WHERE s.setrole = 0 AND s.setdatabase = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())) q
 WHERE name NOT LIKE '%preload_libraries' AND name NOT LIKE '%tablespace%' AND name <> 'search_path' ORDER BY 1
 """
+TRIES = 3
+LOCK_TIMEOUT = SESSION_SETTINGS["lock_timeout"]
+# No timeout ends the transaction early, and names are fully qualified.
+SETTINGS = {
+    "lock_timeout": LOCK_TIMEOUT,
+    "statement_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "search_path": "pg_catalog",
+}
+HAS_TRANSACTION_TIMEOUT = 170000
+LOCKED = (
+    "somebody has held a table of {url} locked for {time}, such as a migration that runs: nothing was copied, try again "
+    "when it is over"
+)
+RESTLESS = "tables of {url} come and go faster than they can be copied: nothing was copied, try again"
+
+
+@contextmanager
+def session(url: URL, *, autocommit: bool = False) -> Iterator[Any]:
+    """Connect, and close at the end; uncommitted changes are lost."""
+    listen()
+    arguments = url.get_dialect()().create_connect_args(url)[1]
+    named = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate clone"}
+    try:
+        driver = psycopg2.connect(**{**named, **arguments})
+    except psycopg2.Error as error:
+        raise Unreachable(
+            f"cannot reach {shown(url)}: {said(error, url)}; check that the server runs and the URL is right"
+        ) from error
+    try:
+        driver.autocommit = autocommit
+        yield driver
+    finally:
+        driver.close()
+
+
+def ask(driver: Any, query: str) -> Rows:
+    """Run a query, and return its rows, if it has any."""
+    with driver.cursor() as cursor:
+        cursor.execute(query)
+        return list(cursor.fetchall()) if cursor.description else []
+
+
+def quoted(text: str) -> str:
+    """Write a text as an SQL literal that is independent of the server's settings.
+
+    >>> quoted("it's"), quoted("C:\\\\x")
+    ("'it''s'", " E'C:\\\\\\\\x'")
+    """
+    doubled = text.replace("'", "''")
+    return " E'" + doubled.replace("\\", "\\\\") + "'" if "\\" in text else f"'{doubled}'"
+
+
+def said(error: BaseException, url: URL) -> str:
+    """Return the server's message of an error, on one line and without a password."""
+    diagnosed = getattr(getattr(error, "diag", None), "message_primary", None)
+    return without_secrets(" ".join(str(diagnosed or error).split()), url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,23 +285,6 @@ def read_inventory(driver: Any) -> Inventory:
         roles=tuple(statement for query in (ROLES, MEMBERSHIPS) for (statement,) in ask(driver, query)),
         settings=dict(ask(driver, DATABASE_SETTINGS)),
     )
-
-
-TRIES = 3
-LOCK_TIMEOUT = SESSION_SETTINGS["lock_timeout"]
-# No timeout ends the transaction early, and names are fully qualified.
-SETTINGS = {
-    "lock_timeout": LOCK_TIMEOUT,
-    "statement_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
-    "search_path": "pg_catalog",
-}
-HAS_TRANSACTION_TIMEOUT = 170000
-LOCKED = (
-    "somebody has held a table of {url} locked for {time}, such as a migration that runs: nothing was copied, try again "
-    "when it is over"
-)
-RESTLESS = "tables of {url} come and go faster than they can be copied: nothing was copied, try again"
 
 
 @dataclass(frozen=True, slots=True)
