@@ -122,7 +122,7 @@ BEGIN
         E'\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
       FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate'))
-      IS DISTINCT FROM '3d95bc75fdaa876429d6e30b324a5e1a8e8f7235fff0972b01240d81c3b650c3' THEN
+      IS DISTINCT FROM '5fc776601d7cbe0e790ea13aab31503124dc98329908fd4183b7e00bb4856f8b' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
 END $pipestate$;
@@ -205,7 +205,7 @@ BEGIN
         E'\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
       FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate'))
-      IS DISTINCT FROM '3d95bc75fdaa876429d6e30b324a5e1a8e8f7235fff0972b01240d81c3b650c3' THEN
+      IS DISTINCT FROM '5fc776601d7cbe0e790ea13aab31503124dc98329908fd4183b7e00bb4856f8b' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
 END $pipestate$;

@@ -8,6 +8,7 @@ from itertools import groupby
 from sqlalchemy import URL, Connection, DateTime, literal_column, select
 
 from pipestate.ledger.history import in_utc
+from pipestate.ledger.server_guard import read_server_guard
 from pipestate.ledger.tables import CLOCK
 from pipestate.project.graph import Position
 from pipestate.runbook.model import Phase, Runbook
@@ -47,11 +48,17 @@ def collect(
         recorded.backfills,
         recorded.rehearsal,
         tuple(run_views(connection, phases, position, timeout_s)),
-        (*report.warnings, *recorded.warnings),
+        (*report.warnings, *recorded.warnings, *_server_guard(connection)),
         recorded.missing,
         recorded.drift,
         recorded.soft_drops,
     )
+
+
+def _server_guard(connection: Connection) -> tuple[str, ...]:
+    """Describe the fault of the guard in the server, if it is installed and has one."""
+    found = read_server_guard(connection)
+    return (found.fault,) if found is not None and found.fault is not None else ()
 
 
 def _forced(forced: Forced | None, position: Position) -> Forced | None:

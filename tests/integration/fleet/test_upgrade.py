@@ -6,6 +6,7 @@ import pytest
 
 from pipestate.fleet import upgrade as upgrade_module
 from pipestate.fleet.ask import Answer, FleetRequest, UpgradeOutcome
+from pipestate.fleet.ask import ask as really_ask
 from pipestate.fleet.list import Tenant
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.postgresql.locks import one_migration_at_a_time
@@ -273,9 +274,8 @@ def test_finished_schemas_are_read_with_one_query(
 
     def ask(request: FleetRequest, tenant: Tenant) -> Answer:
         visited.append(tenant.schema)
-        return original(request, tenant)
+        return really_ask(request, tenant)
 
-    original = upgrade_module.ask
     monkeypatch.setattr(upgrade_module, "ask", ask)
     fleet, answers = upgraded(shop, [line(crm)], max_failures=1)
     assert {*visited} == {"t_two", "t_three"}
