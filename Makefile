@@ -56,7 +56,8 @@ matrix: $(READY) ## migrations, gates, verify and attacks on PostgreSQL 13 to 18
 faults: $(READY) ## kills, lost connections and stopped servers, 300 times; a million jobs (PART=upgrade: only that)
 	$(BIN)/python tests/faults/run.py $(addprefix --part ,$(PART))
 
-failover: $(READY) ## a Patroni cluster of two servers: switchover and a killed primary in each command (Debian; ROUNDS=2)
+failover: $(READY) ## PgBouncer in two modes; a Patroni cluster: switchover and a killed primary in each command (Debian; ROUNDS=2)
+	$(BIN)/python tests/failover/pgbouncer.py
 	$(BIN)/python tests/failover/run.py $(addprefix --rounds ,$(ROUNDS))
 
 browser: $(READY) ## the report in a real Chromium at four widths: layout, no request, accessible; pictures in build/ (needs npm)

@@ -36,19 +36,22 @@ class Unavailable(Exception):
 def install() -> Path:
     """Install Debian's packages where they are missing; return the directory of the server's programs."""
     if not (Path(ETCD).exists() and Path(PATRONI).exists() and _server()):
-        if os.getuid() != 0 or shutil.which("apt-get") is None:
-            raise Unavailable(f"failover needs Debian's packages: apt-get install {' '.join(PACKAGES)}")
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update"], ["install", "-y", "--no-install-recommends", *PACKAGES]):
-            done = subprocess.run(
-                ["apt-get", *command], env=quiet, capture_output=True, text=True, check=False
-            )
-            if done.returncode:
-                raise Unavailable(f"apt-get {command[0]} failed: {done.stderr.strip().splitlines()[-1:]}")
+        install_packages(*PACKAGES)
     found = _server()
     if found is None:
         raise Unavailable("failover found no server below /usr/lib/postgresql: apt-get install postgresql")
     return found
+
+
+def install_packages(*names: str) -> None:
+    """Install Debian's packages; Unavailable where this user or system cannot."""
+    if os.getuid() != 0 or shutil.which("apt-get") is None:
+        raise Unavailable(f"failover needs Debian's packages: apt-get install {' '.join(names)}")
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for command in (["update"], ["install", "-y", "--no-install-recommends", *names]):
+        done = subprocess.run(["apt-get", *command], env=quiet, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Unavailable(f"apt-get {command[0]} failed: {done.stderr.strip().splitlines()[-1:]}")
 
 
 def _server() -> Path | None:
@@ -56,7 +59,7 @@ def _server() -> Path | None:
     return found[-1].parent if found else None
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
@@ -68,8 +71,8 @@ class Node:
 
     name: str
     directory: Path
-    port: int = field(default_factory=_free_port)
-    rest: int = field(default_factory=_free_port)
+    port: int = field(default_factory=free_port)
+    rest: int = field(default_factory=free_port)
     process: "subprocess.Popen[bytes] | None" = None
 
     def status(self) -> dict[str, object]:
@@ -94,8 +97,8 @@ class Cluster:
     binaries: Path
     directory: Path
     user: str | None
-    etcd: int = field(default_factory=_free_port)
-    peer: int = field(default_factory=_free_port)
+    etcd: int = field(default_factory=free_port)
+    peer: int = field(default_factory=free_port)
     nodes: list[Node] = field(default_factory=list)
     running: "list[subprocess.Popen[bytes]]" = field(default_factory=list)
 

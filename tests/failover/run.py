@@ -148,7 +148,7 @@ class Rounds:
             self.undisturbed[name] = self._run_alone(name)
         seconds, wanted = self.undisturbed[name]
         case = self._prepared(name)
-        with _started(case) as program:
+        with start_case(case) as program:
             self._wait_for_connection(case, program)
             time.sleep(fraction * seconds)
             FAILOVERS[failover](self.cluster)
@@ -195,7 +195,7 @@ class Rounds:
 
     def _run_alone(self, name: str) -> tuple[float, Rows]:
         case = self._prepared(name)
-        with _started(case) as program:
+        with start_case(case) as program:
             self._wait_for_connection(case, program)
             start = time.monotonic()
             code, out, err = _finished(program)
@@ -211,7 +211,7 @@ class Rounds:
     def _finish(self, name: str, case: Case, printed: list[tuple[int, str, str]]) -> list[Complaint]:
         """Run the command again until it ends well, at least once: what it had confirmed may be lost."""
         for _ in range(TRIES):
-            with _started(case) as program:
+            with start_case(case) as program:
                 printed.append(_finished(program))
             if printed[-1][0] in ENDED.get(name, (0,)):
                 return []
@@ -230,7 +230,7 @@ class Rounds:
             database.leave()
 
 
-def _started(case: Case) -> "subprocess.Popen[str]":
+def start_case(case: Case) -> "subprocess.Popen[str]":
     module = [] if case.argv[0].endswith(".py") else ["-m"]
     return subprocess.Popen(
         [sys.executable, *module, *case.argv],

@@ -266,7 +266,8 @@ BEGIN
   END IF;
   DELETE FROM pg_temp.pipestate_before;
   INSERT INTO pg_temp.pipestate_before SELECT * FROM pg_temp.pipestate_catalogue();
-  PERFORM set_config('pipestate.begun', revision, true);
+  PERFORM set_config('pipestate.begun', revision, true),
+    pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server leaves the judgement to end_revision
 END $$;
 
 CREATE OR REPLACE PROCEDURE pg_temp.pipestate_end_revision(
@@ -389,7 +390,7 @@ BEGIN
         E'\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
       FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate'))
-      IS DISTINCT FROM 'b1ed2d18a1c306196ffbb73b3db7738f68ee15504e4f90a13c34ddadac51f4f7' THEN
+      IS DISTINCT FROM 'f51daa5a3afce93c8475b1308a059c252fc40bd7c93b9fc4bbe23615bc22069d' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
 END $pipestate$;
@@ -410,6 +411,16 @@ BEGIN
   IF to_regclass('pipestate.soft_drop') IS NULL OR to_regclass('pipestate.run') IS NOT NULL
       OR EXISTS (SELECT FROM pipestate.soft_drop WHERE state IN ('hidden', 'validating')) THEN
     RETURN;
+  END IF;
+  IF pg_catalog.to_regnamespace('pipestate_guard') IS NOT NULL THEN
+    BEGIN
+      DROP EVENT TRIGGER IF EXISTS pipestate_guard;
+      DROP EVENT TRIGGER IF EXISTS pipestate_guard_start;
+      DROP SCHEMA pipestate_guard CASCADE;
+    EXCEPTION WHEN insufficient_privilege THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE =
+        'the guard in the server belongs to another role: run pipestate guard remove as its owner first';
+    END;
   END IF;
   FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
                WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_table', 'drop_tables_for_good', 'element_type', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'numbers_of', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'require_backup', 'require_gate', 'require_mark', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_step', 'require_valid', 'restore_columns', 'restore_removed', 'restore_table', 'rights_fault', 'run_if', 'running_writers', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since') LOOP

@@ -266,7 +266,8 @@ BEGIN
   END IF;
   DELETE FROM pg_temp.pipestate_before;
   INSERT INTO pg_temp.pipestate_before SELECT * FROM pg_temp.pipestate_catalogue();
-  PERFORM set_config('pipestate.begun', revision, true);
+  PERFORM set_config('pipestate.begun', revision, true),
+    pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server leaves the judgement to end_revision
 END $$;
 
 CREATE OR REPLACE PROCEDURE pg_temp.pipestate_end_revision(

@@ -1144,7 +1144,8 @@ BEGIN
   ELSIF (state ->> 'late')::boolean OR state -> 'results' <> '[]'::jsonb THEN
     state := pipestate.settle_gate(state, (state ->> 'late')::boolean);
   END IF;
-  PERFORM set_config('pipestate.gate_state', '', true), set_config('pipestate.gate', revision, true);
+  PERFORM set_config('pipestate.gate_state', '', true), set_config('pipestate.gate', revision, true),
+    pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.settle_gate(state jsonb, whole boolean) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -1245,7 +1246,8 @@ BEGIN
        WHERE NOT starts_with(s::text, 'pg_temp_')) || 'pg_temp'::text, ', ')) IS DISTINCT FROM heads THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'what comes before this revision was not done, so it does nothing';
   END IF;
-  PERFORM set_config('pipestate.gate', mark, true);
+  PERFORM set_config('pipestate.gate', mark, true),
+    pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.index_state(
   the_index text, the_table text, the_definition text, is_unique boolean, the_needs text[], the_types text[],
@@ -1561,7 +1563,8 @@ BEGIN
   END IF;
   DELETE FROM pg_temp.pipestate_before;
   INSERT INTO pg_temp.pipestate_before SELECT * FROM pipestate.catalogue();
-  PERFORM set_config('pipestate.begun', revision, true);
+  PERFORM set_config('pipestate.begun', revision, true),
+    pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server leaves the judgement to end_revision
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.end_revision(
   revision text, direction text, mode text, reason text, statements text, own boolean)
@@ -2478,7 +2481,7 @@ SET bytea_output = hex
 AS $definitions$
 WITH place AS (
   SELECT n.oid, n.nspname, n.nspowner, n.nspacl FROM pg_catalog.pg_namespace n
-  WHERE n.nspname NOT LIKE 'pg\_%' AND n.nspname NOT IN ('information_schema', 'pipestate')
+  WHERE n.nspname NOT LIKE 'pg\_%' AND n.nspname NOT IN ('information_schema', 'pipestate', 'pipestate_guard')
     AND n.nspname NOT LIKE 'pipestate\_archive%'
 ), member AS MATERIALIZED (
   SELECT d.classid, d.objid FROM pg_catalog.pg_depend d WHERE d.deptype = 'e' AND d.objid >= 16384
@@ -2594,7 +2597,7 @@ FROM (
   UNION ALL
   SELECT '', 'event trigger', v.evtname, concat_ws(' ', v.evtevent, v.evtfoid::regproc, v.evtenabled::text, v.evttags::text),
          NULL, false
-  FROM pg_catalog.pg_event_trigger v
+  FROM pg_catalog.pg_event_trigger v WHERE v.evtname NOT IN ('pipestate_guard', 'pipestate_guard_start')
 ) AS object
 $definitions$;
 CREATE OR REPLACE FUNCTION pipestate.schema_method() RETURNS text

@@ -31,6 +31,18 @@ _INSTALLED = f"""SELECT
        FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid)
   FROM pg_catalog.pg_namespace n WHERE n.nspname = '{SCHEMA}'"""
 UPDATE = "to update them: pipestate ledger install"
+# The guard in the server (`ledger/server_guard.py`): PL/pgSQL that removes it before its ledger is dropped.
+GUARD_SCHEMA = GUARD_TRIGGER = "pipestate_guard"
+REMOVE_SERVER_GUARD = f"""  IF pg_catalog.to_regnamespace('{GUARD_SCHEMA}') IS NOT NULL THEN
+    BEGIN
+      DROP EVENT TRIGGER IF EXISTS {GUARD_TRIGGER};
+      DROP EVENT TRIGGER IF EXISTS {GUARD_TRIGGER}_start;
+      DROP SCHEMA {GUARD_SCHEMA} CASCADE;
+    EXCEPTION WHEN insufficient_privilege THEN
+      RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE =
+        'the guard in the server belongs to another role: run pipestate guard remove as its owner first';
+    END;
+  END IF;"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +121,10 @@ def install_block() -> str:
 
 
 def remove_block() -> str:
-    """Render PL/pgSQL that drops all pipestate routines."""
+    """Render PL/pgSQL that drops the guard in the server, and all pipestate routines."""
     names = ", ".join(f"'{name}'" for name in sorted({routine.name for routine in routines()}))
-    return f"""  FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
+    return f"""{REMOVE_SERVER_GUARD}
+  FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
                WHERE p.pronamespace = pg_catalog.to_regnamespace('{SCHEMA}') AND p.proname IN ({names}) LOOP
     EXECUTE todo;
   END LOOP;"""

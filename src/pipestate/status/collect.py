@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError
 from pipestate.ledger.drift import Drift, read_drift
+from pipestate.ledger.server_guard import read_server_guard
 from pipestate.ledger.soft_drops import SoftDropped, find_orphans, find_soft_drops
 from pipestate.ledger.state import NOT_SHOWN, find_foreign_owner, foreign_warning, require_ledger
 from pipestate.ledger.tables import CLOCK, in_utc
@@ -121,11 +122,17 @@ def collect(
         recorded.backfills,
         recorded.rehearsal,
         tuple(run_views(connection, phases, position, timeout_s)),
-        (*report.warnings, *recorded.warnings),
+        (*report.warnings, *recorded.warnings, *_server_guard(connection)),
         recorded.missing,
         recorded.drift,
         recorded.soft_drops,
     )
+
+
+def _server_guard(connection: Connection) -> tuple[str, ...]:
+    """Describe the fault of the guard in the server, if it is installed and has one."""
+    found = read_server_guard(connection)
+    return (found.fault,) if found is not None and found.fault is not None else ()
 
 
 def read_clock(connection: Connection) -> datetime:

@@ -185,7 +185,8 @@ BEGIN
   ELSIF (state ->> 'late')::boolean OR state -> 'results' <> '[]'::jsonb THEN
     state := pipestate.settle_gate(state, (state ->> 'late')::boolean);
   END IF;
-  PERFORM set_config('pipestate.gate_state', '', true), set_config('pipestate.gate', revision, true);
+  PERFORM set_config('pipestate.gate_state', '', true), set_config('pipestate.gate', revision, true),
+    pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
 END $$;
 
 -- Decide and record: refuse where a blocking check does not hold or none was asked, unless the gate is forced or not enforced.

@@ -157,7 +157,8 @@ BEGIN
   END IF;
   DELETE FROM pg_temp.pipestate_before;
   INSERT INTO pg_temp.pipestate_before SELECT * FROM pipestate.catalogue();
-  PERFORM set_config('pipestate.begun', revision, true);
+  PERFORM set_config('pipestate.begun', revision, true),
+    pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server leaves the judgement to end_revision
 END $$;
 
 -- Judge what was done since begin_revision. `mode` is refuse, warn, force or allow; `own` spares what pipestate itself has made.

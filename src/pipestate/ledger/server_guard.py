@@ -1,0 +1,179 @@
+"""The guard in the server: event triggers that refuse to drop a table or column outside a gate without a reason.
+
+Its functions are in `migration/server/server_guard.sql`, and in a schema of their own: a role that could replace
+them would act with the rights of every role that drops something.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from pipestate.core.errors import OWN_SQLSTATE, ConfigError, Unreachable
+from pipestate.database.connections import engine_of
+from pipestate.database.drivers import message, sqlstate
+from pipestate.ledger.functions import GUARD_SCHEMA as SCHEMA
+from pipestate.ledger.functions import GUARD_TRIGGER as TRIGGER
+from pipestate.ledger.functions import REMOVE_SERVER_GUARD
+from pipestate.ledger.state import require_ledger, require_trusted
+
+# Event triggers by name: their event and their function. The first one's comment holds the exemptions.
+TRIGGERS = {
+    TRIGGER: ("sql_drop", "refuse_drops"),
+    "pipestate_guard_start": ("ddl_command_start", "note_created"),
+}
+NO_RIGHT = "42501"
+INSTALL = "pipestate guard install"
+_FUNCTION = re.compile(
+    rf"CREATE OR REPLACE FUNCTION {SCHEMA}\.(?P<name>\w+)\(\).*?AS (?P<tag>\$\w*\$)(?P<body>.*?)(?P=tag);",
+    re.DOTALL,
+)
+_FUNCTIONS = text(f"""
+SELECT p.proname::text AS name, p.prosrc AS body, p.prosecdef AS definer, p.proconfig::text AS config,
+       pg_catalog.pg_get_userbyid(p.proowner)::text AS owner
+FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = '{SCHEMA}'
+""")
+_TRIGGERS = text("""
+SELECT t.evtname::text AS name, t.evtevent::text AS event, t.evtenabled::text AS enabled, t.evttags IS NULL AS every_tag,
+       (SELECT concat(n.nspname, '.', p.proname) FROM pg_catalog.pg_proc p
+          JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = t.evtfoid) AS function,
+       pg_catalog.pg_get_userbyid(t.evtowner)::text AS owner,
+       pg_catalog.obj_description(t.oid, 'pg_event_trigger') AS comment
+FROM pg_catalog.pg_event_trigger t WHERE t.evtname = ANY (:names)
+""")
+_SCHEMA_OWNER = text(
+    "SELECT pg_catalog.pg_get_userbyid(n.nspowner)::text AS owner, n.nspowner = r.oid OR o.rolsuper AS is_trusted "
+    "FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles o ON o.oid = n.nspowner, pg_catalog.pg_roles r "
+    f"WHERE n.nspname = '{SCHEMA}' AND r.rolname = current_user"
+)
+_LEDGER_OWNER = text(
+    "SELECT pg_catalog.pg_get_userbyid(c.relowner)::text FROM pg_catalog.pg_class c "
+    "WHERE c.oid = pg_catalog.to_regclass('pipestate.run')"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerGuard:
+    """The installed guard: its owner, its exemptions, and its first fault, if any."""
+
+    owner: str
+    roles: tuple[str, ...]
+    schemas: tuple[str, ...]
+    fault: str | None = None
+
+
+@cache
+def functions() -> dict[str, tuple[str, str]]:
+    """Read each function's statement and body."""
+    source = files("pipestate") / "migration" / "server" / "server_guard.sql"
+    found = _FUNCTION.finditer(source.read_text(encoding="utf-8"))
+    return {match["name"]: (match[0], match["body"]) for match in found}
+
+
+def install_server_guard(
+    connection: Connection, roles: Sequence[str] = (), schemas: Sequence[str] = ()
+) -> None:
+    """Create or update the functions and event triggers; the exemptions replace earlier ones."""
+    _require_server(connection)
+    require_ledger(connection)
+    require_trusted(connection)
+    owner = connection.execute(_SCHEMA_OWNER).first()
+    if owner is not None and not owner.is_trusted:
+        raise ConfigError(f"the schema {SCHEMA} belongs to {owner.owner}: drop it, then run the same again")
+    settings = {
+        "roles": list(dict.fromkeys(roles)),
+        "schemas": list(dict.fromkeys(schemas)),
+        "ledger": connection.execute(_LEDGER_OWNER).scalar_one(),
+    }
+    comment = json.dumps(settings).replace("'", "''")
+    statements = [f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}", f"REVOKE ALL ON SCHEMA {SCHEMA} FROM PUBLIC"]
+    statements += [statement for statement, _ in functions().values()]
+    for name, (event, function) in TRIGGERS.items():
+        statements += [
+            f"DROP EVENT TRIGGER IF EXISTS {name}",
+            f"CREATE EVENT TRIGGER {name} ON {event} EXECUTE FUNCTION {SCHEMA}.{function}()",
+            f"ALTER EVENT TRIGGER {name} ENABLE ALWAYS",
+        ]
+    statements.append(f"COMMENT ON EVENT TRIGGER {TRIGGER} IS '{comment}'")
+    _run(connection, statements)
+
+
+def remove_server_guard(connection: Connection) -> bool:
+    """Drop the guard; return False if there is none."""
+    _require_server(connection)
+    is_there = read_server_guard(connection) is not None
+    _run(connection, [f"DO $guard$\nBEGIN\n{REMOVE_SERVER_GUARD}\nEND\n$guard$"])
+    return is_there
+
+
+def read_server_guard(connection: Connection) -> ServerGuard | None:
+    """Read the guard and compare it with this version; None without one, or on SQLite."""
+    if engine_of(connection).IS_FILE:
+        return None
+    found = {row.name: row for row in connection.execute(_FUNCTIONS)}
+    triggers = {row.name: row for row in connection.execute(_TRIGGERS, {"names": list(TRIGGERS)})}
+    if not found and not triggers:
+        return None
+    settings = _settings(triggers.get(TRIGGER))
+    owner = next((row.owner for row in (*triggers.values(), *found.values())), "")
+    roles, schemas = (tuple(map(str, settings.get(key, ()))) for key in ("roles", "schemas"))
+    return ServerGuard(owner, roles, schemas, _fault(found, triggers))
+
+
+def _settings(trigger: Any) -> dict[str, Any]:
+    try:
+        settings = json.loads(trigger.comment) if trigger is not None and trigger.comment else {}
+    except ValueError:
+        return {}
+    return settings if isinstance(settings, dict) else {}
+
+
+def _fault(found: dict[str, Any], triggers: dict[str, Any]) -> str | None:
+    """Name the first part that is missing, disabled, altered, or of another owner."""
+    for name, (event, function) in TRIGGERS.items():
+        trigger, routine = triggers.get(name), found.get(function)
+        if trigger is None:
+            return f"the event trigger {name} of the guard in the server is gone; to create it: {INSTALL}"
+        if trigger.enabled != "A":
+            return f"the event trigger {name} of the guard in the server is disabled; to enable it: {INSTALL}"
+        if (trigger.event, trigger.function, trigger.every_tag) != (event, f"{SCHEMA}.{function}", True):
+            return f"the event trigger {name} of the guard in the server was altered; to repair it: {INSTALL}"
+        body = functions()[function][1]
+        if routine is None or sha256(routine.body.encode()).digest() != sha256(body.encode()).digest():
+            return f"the function {SCHEMA}.{function} was altered, or is of another version; to update it: {INSTALL}"
+        if routine.definer or routine.config != '{"search_path=pg_catalog, pg_temp"}':
+            return (
+                f"the function {SCHEMA}.{function} has other settings than it should; to repair it: {INSTALL}"
+            )
+        if routine.owner != trigger.owner:
+            return f"the function {SCHEMA}.{function} belongs to {routine.owner}, its trigger to {trigger.owner}; to repair it: {INSTALL}"
+    return None
+
+
+def _require_server(connection: Connection) -> None:
+    if engine_of(connection).IS_FILE:
+        raise ConfigError("the guard in the server is for PostgreSQL: SQLite has no event triggers")
+
+
+def _run(connection: Connection, statements: Sequence[str]) -> None:
+    try:
+        for statement in statements:
+            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+    except DBAPIError as error:
+        said = message(error).splitlines()[0]
+        if sqlstate(error) == OWN_SQLSTATE:
+            raise ConfigError(said) from error
+        if sqlstate(error) == NO_RIGHT:
+            role = connection.engine.url.username or "this role"
+            raise Unreachable(
+                f"the role {role} may not do this ({said}): event triggers need a superuser, or the role that a managed "
+                "server offers for them; nothing was changed"
+            ) from error
+        raise
