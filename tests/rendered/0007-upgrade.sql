@@ -122,7 +122,7 @@ BEGIN
         E'\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
       FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate'))
-      IS DISTINCT FROM 'fa12fc2be159670bfd6bb83ec536568555fbe084f8faa4ceeda61294ab83b988' THEN
+      IS DISTINCT FROM '81f1bc9af6a8f1f0de86470416ab22a80318cf4a8f48eb850c709dbe00d77a86' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
 END $pipestate$;
@@ -205,7 +205,7 @@ BEGIN
         E'\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
       FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate'))
-      IS DISTINCT FROM 'fa12fc2be159670bfd6bb83ec536568555fbe084f8faa4ceeda61294ab83b988' THEN
+      IS DISTINCT FROM '81f1bc9af6a8f1f0de86470416ab22a80318cf4a8f48eb850c709dbe00d77a86' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
 END $pipestate$;

@@ -1,6 +1,6 @@
 """The engine that is migrated: one implementation for PostgreSQL and one for SQLite, with the same functions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -62,6 +62,10 @@ class MigrationEngine(Protocol):
     def finish_gate(
         self, request: "GateRequest", report: Report | None, reason: str | None, *, whole: bool
     ) -> None: ...
+
+    def watch_others(
+        self, connection: Connection, lock: Sequence[str], revision: str
+    ) -> Callable[[], None]: ...
 
     # Helpers of `pipestate.ddl`, and contracts.
     def add_columns(self, addition: sa.Table) -> None: ...

@@ -16,6 +16,7 @@ from pipestate.migration.postgresql.gate import (
     record_gate,
     require_gate_script,
     require_gate_transaction,
+    watch_others,
 )
 from pipestate.migration.postgresql.indexes import create_index, drop_index
 from pipestate.migration.postgresql.ledger import (

@@ -186,6 +186,8 @@ BEGIN
     state := pipestate.settle_gate(state, (state ->> 'late')::boolean);
   END IF;
   PERFORM set_config('pipestate.gate_state', '', true), set_config('pipestate.gate', revision, true);
+  PERFORM set_config('pipestate.others', CASE WHEN (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL
+    THEN pipestate.others()::text ELSE '' END, true);
 END $$;
 
 -- Decide and record: refuse where a blocking check does not hold or none was asked, unless the gate is forced or not enforced.

@@ -20,6 +20,7 @@ from pipestate.migration.sqlite.gate import (
     record_gate,
     require_gate_script,
     require_gate_transaction,
+    watch_others,
 )
 from pipestate.migration.sqlite.losses import (
     find_losses,
