@@ -16,7 +16,7 @@ from pipestate.ledger.state import has_ledger
 from pipestate.migration import sql
 from pipestate.migration.closed import evaluate_in_python
 from pipestate.migration.failure import MigrationError, translate_errors
-from pipestate.migration.losses import RunMemory
+from pipestate.migration.losses import Loss, RunMemory
 from pipestate.migration.mark import NOT_ENFORCED
 from pipestate.migration.request import GateRequest, Tables
 from pipestate.migration.sqlite.losses import find_losses, read_catalogue
@@ -79,14 +79,18 @@ def watch_others(connection: Connection, lock: Sequence[str], revision: str) -> 
     before, memory, statements = read_catalogue(connection), RunMemory(), list[str]()
     known = {name.rpartition(".")[2].lower() for name in lock}
 
+    def is_known(loss: Loss) -> bool:
+        """Say whether the gate names the table, or pipestate made it; a column's name may hold points."""
+        name = loss.name.lower()
+        return name.startswith(("pipestate_", *(f"{table}." for table in known))) or name in known
+
     def hear(_: Any, __: Any, statement: str, *___: Any) -> None:
         statements.append(statement)
 
     def require() -> None:
         after = read_catalogue(connection)
         losses = find_losses(connection, before, after, memory=memory, statements=statements)
-        tables = {loss.table for loss in losses if loss.table.lower() not in known}
-        lost = sorted(table for table in tables if not table.startswith("pipestate_"))
+        lost = sorted({loss.table for loss in losses if not is_known(loss)})
         if lost:
             raise MigrationError(NOT_LOCKED.format(revision=revision, tables=", ".join(lost)))
 
