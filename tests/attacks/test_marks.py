@@ -2,7 +2,7 @@
 
 import pytest
 
-from attacks.orders import AT_B2, CONTRACT, State, approve, assert_refused, state_of
+from attacks.orders import AT_B2, BODY, CONTRACT, State, approve, assert_refused, state_of
 from attacks.project import Project
 from attacks.psql import feed, statements
 
@@ -79,11 +79,105 @@ def test_a_gate_on_an_empty_table_lets_no_drop_of_another_through_the_guard(gate
     gated.use_environment("guarded")
     gated.database.run("CREATE TABLE empty_one ()")
     gated.edit(CONTRACT, ('lock=["old_orders"]', 'lock=["empty_one"]'))
-    assert_refused(gated.alembic("upgrade", "c3"), gated.database, "loses the table old_orders")
+    assert_refused(
+        gated.alembic("upgrade", "c3"), gated.database, "something of old_orders, which its gate has not"
+    )
     gated.edit(CONTRACT, ('lock=["empty_one"]', 'lock=["empty_one", "old_orders"]'))
     gated.database.run("DELETE FROM old_orders")
     done = gated.alembic("upgrade", "c3")
     assert state_of(gated.database) == State("c3", None), done.stderr
+
+
+# What destroys something of a table that the gate has not locked.
+ELSEWHERE = {
+    "a table": "DROP TABLE customers",
+    "a table, in a block": "DO $$ BEGIN DROP TABLE customers; END $$",
+    "a table, by its schema": "DROP SCHEMA shop CASCADE",
+    "a column": "ALTER TABLE customers DROP COLUMN name",
+    "rows": "TRUNCATE customers",
+    "rows of a table that points at it": "TRUNCATE old_orders CASCADE",
+    "a partition": "DROP TABLE events",
+}
+OTHERS = (
+    "CREATE SCHEMA shop",
+    "CREATE TABLE shop.kept AS SELECT 1 AS id",
+    "CREATE TABLE customers (id int PRIMARY KEY, name text)",
+    "INSERT INTO customers VALUES (1, 'a'), (2, 'b')",
+    "CREATE TABLE lines (id int REFERENCES old_orders)",
+    "INSERT INTO lines SELECT id FROM old_orders",
+    "CREATE TABLE events (id int) PARTITION BY RANGE (id)",
+    "CREATE TABLE events_1 PARTITION OF events FOR VALUES FROM (0) TO (10)",
+    "INSERT INTO events VALUES (1)",
+    "CREATE TABLE empty_one ()",
+)
+
+
+def others(project: Project) -> list[tuple[object, ...]]:
+    query = (
+        "SELECT (SELECT string_agg(c::text, ' ') FROM customers c), (SELECT count(*) FROM shop.kept), "
+        "(SELECT count(*) FROM lines), (SELECT count(*) FROM events)"
+    )
+    return project.database.rows(query)
+
+
+@pytest.mark.parametrize("how", ["alembic", "psql", "guarded", "guarded psql"])
+@pytest.mark.parametrize("lock", ["empty_one", "old_orders"])
+@pytest.mark.parametrize("form", ELSEWHERE)
+def test_the_body_of_a_gate_destroys_nothing_that_the_gate_has_not_locked(
+    gated: Project, form: str, lock: str, how: str
+) -> None:
+    """Neither where its own table was empty and nothing was asked, nor where the gate was open."""
+    gated.database.run(*OTHERS)
+    approve(gated)
+    if "guarded" in how:
+        gated.use_environment("guarded")
+    gated.edit(
+        CONTRACT,
+        ('lock=["old_orders"]', f'lock=["{lock}"]'),
+        ('"DROP TABLE old_orders"', repr(ELSEWHERE[form])),
+    )
+    before = others(gated)
+    if "psql" in how:
+        said = feed(gated.database, gated.script("b2:c3"), "-v", "ON_ERROR_ROLLBACK=on")
+        assert state_of(gated.database) == AT_B2, said
+    else:
+        done = gated.alembic("upgrade", "c3")
+        assert_refused(done, gated.database)
+        said = done.stdout + done.stderr
+    assert "has not locked" in said or " loses " in said
+    assert others(gated) == before
+
+
+@pytest.mark.parametrize("how", ["alembic", "psql", "guarded"])
+def test_the_body_of_a_gate_may_change_other_tables(gated: Project, how: str) -> None:
+    """What loses nothing needs no lock of the gate's, and tables of this revision are its own."""
+    gated.database.run(*OTHERS, "DROP TABLE lines")
+    approve(gated)
+    if how == "guarded":
+        gated.use_environment("guarded")
+    body = (
+        "CREATE TABLE scratch AS SELECT 1 AS id",
+        "DROP TABLE old_orders",
+        "ALTER TABLE customers ADD COLUMN fresh text, ALTER COLUMN name SET NOT NULL",
+        "ALTER TABLE customers RENAME COLUMN name TO title",
+        "DROP TABLE scratch",
+        "DROP TABLE empty_one",
+        "ALTER TABLE shop.kept SET SCHEMA public",
+    )
+    gated.edit(CONTRACT, (BODY, "\n        ".join(f"op.execute({each!r})" for each in body)))
+    if how == "psql":
+        said = feed(gated.database, gated.script("b2:head"))
+    else:
+        said = gated.alembic("upgrade", "head").stderr
+    assert state_of(gated.database) == State("d4", None, after=True), said
+
+
+def test_a_reason_goes_through_the_gate_with_all_that_its_body_does(gated: Project) -> None:
+    gated.database.run(*OTHERS)
+    gated.edit(CONTRACT, ('"DROP TABLE old_orders"', '"DROP TABLE customers"'))
+    done = gated.alembic("-x", "force=a reason", "upgrade", "c3")
+    assert done.returncode == 0, done.stderr
+    assert gated.database.value("SELECT to_regclass('customers') IS NULL") is True
 
 
 BODIES = {

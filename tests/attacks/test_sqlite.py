@@ -65,6 +65,40 @@ def test_a_closed_gate_leaves_everything(file: Project) -> None:
     assert_refused(file.alembic("upgrade", "head"), file.database)
 
 
+@pytest.mark.parametrize("lock", ["empty_one", "old_orders"])
+@pytest.mark.parametrize(
+    "body", ["DROP TABLE customers", "ALTER TABLE customers DROP COLUMN name", "DROP TABLE CUSTOMERS"]
+)
+def test_the_body_of_a_gate_destroys_nothing_that_the_gate_names_not(
+    file: Project, body: str, lock: str
+) -> None:
+    file.database.run(
+        APPROVAL,
+        "CREATE TABLE customers (id int, name text)",
+        "INSERT INTO customers VALUES (1, 'a')",
+        "CREATE TABLE empty_one (id int)",
+    )
+    file.edit(CONTRACT, ('lock=["old_orders"]', f'lock=["{lock}"]'), ('"DROP TABLE old_orders"', repr(body)))
+    assert_refused(file.alembic("upgrade", "c3"), file.database)
+    assert file.database.rows("SELECT * FROM customers") == [(1, "a")]
+
+
+def test_the_body_of_a_gate_may_rename_and_copy_other_tables(file: Project) -> None:
+    file.database.run(
+        APPROVAL, "CREATE TABLE customers (id int, name text)", "INSERT INTO customers VALUES (1, 'a')"
+    )
+    body = (
+        BODY,
+        'op.execute("ALTER TABLE customers RENAME TO clients")',
+        'with op.batch_alter_table("clients", recreate="always") as batch:',
+        '    batch.alter_column("name", nullable=False)',
+    )
+    file.edit(CONTRACT, (BODY, "\n        ".join(body)))
+    done = file.alembic("upgrade", "c3")
+    assert state(file.database) == ("c3", None), done.stderr
+    assert file.database.rows("SELECT * FROM clients") == [(1, "a")]
+
+
 def test_an_open_gate_goes_through_or_says_what_it_needs(file: Project) -> None:
     """The stock env.py has no transaction that holds DDL: the gate begins one, or it refuses."""
     file.database.run(APPROVAL)

@@ -265,6 +265,40 @@ def test_rows_that_point_at_a_rebuilt_table_stay(shop: Project, kind: str, colum
     assert (shop.database.rows(ROWS), shop.database.rows(MADE)) == (before, schema)
 
 
+LEFT_OVER = "SELECT count(*) FROM sqlite_master WHERE name LIKE 'pipestate%'"
+
+
+@pytest.mark.parametrize("kind", CHILDREN)
+@pytest.mark.parametrize("columns", [MIDDLE, NAMED], ids=["in place", "by a rebuild"])
+def test_the_whole_way_down_through_the_guard_brings_all_back_and_removes_the_ledger(
+    shop: Project, kind: str, columns: str
+) -> None:
+    """As zenml does: foreign_keys on for each connection, the guard, batches, and a downgrade to base."""
+    query, children = make_family(shop, kind, columns)
+    before, schema = shop.database.rows(ROWS), shop.database.rows(MADE)
+    shop.use_environment("guarded")
+    shop.edit("migrations/env.py", ("connection=connection)", "connection=connection, render_as_batch=True)"))
+    switch_foreign_keys_on(shop)
+    went(shop)
+    down = shop.alembic("downgrade", "base")
+    assert down.returncode == 0, down.stderr
+    assert "no gate was asked" not in down.stderr
+    assert shop.database.rows(query) == children
+    assert (shop.database.rows(ROWS), shop.database.rows(MADE)) == (before, schema)
+    kept = shop.database.value("SELECT count(*) FROM sqlite_master WHERE name = 'pipestate_run'")
+    assert kept == 0 or "ledger" in down.stderr, down.stderr
+    assert kept or shop.database.value(LEFT_OVER) == 0
+
+
+def test_a_ledger_without_records_is_removed_through_the_guard(shop: Project) -> None:
+    shop.database.run("DELETE FROM pipestate.run", ORDERS, TWO)
+    shop.use_environment("guarded")
+    down = shop.alembic("downgrade", "base")
+    assert down.returncode == 0, down.stderr
+    assert shop.database.value(LEFT_OVER) == 0
+    assert shop.database.value("SELECT count(*) FROM orders") == 2
+
+
 @pytest.mark.parametrize("kind", CHILDREN)
 def test_a_rebuild_in_a_transaction_that_enforces_foreign_keys_is_refused(shop: Project, kind: str) -> None:
     query, children = make_family(shop, kind, NAMED)

@@ -43,7 +43,7 @@ from pipestate.migration.failure import (
     translate_errors,
     warn,
 )
-from pipestate.migration.mark import NOT_ENFORCED, inside, note_mark, reason_for, undo
+from pipestate.migration.mark import NOT_ENFORCED, force_reason, inside, note_mark, reason_for, undo
 from pipestate.migration.request import GateRequest, Tables, read_request, running_revision
 from pipestate.migration.run import current_run
 from pipestate.migration.settings import read_settings, timeout_of
@@ -195,9 +195,11 @@ def gate(
                 _pass_gate(request, tables)
             current_run().passed_gates.add(request.name)
     _refuse_autocommit(context, running)
+    require_others = _watch_others(context, request, lock)
     interrupted = "what ran was cancelled, and what this revision has not committed itself is rolled back"
     with sql.running(running), inside(running, lock), _translate_interrupt(context, lambda: interrupted):
         yield
+        require_others()
 
 
 def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -> None:
@@ -302,6 +304,30 @@ def _refuse_autocommit(context: MigrationContext, revision: str) -> None:
 
     context.autocommit_block = refuse  # type: ignore[method-assign]
     context.on_version_apply_callbacks = (*context.on_version_apply_callbacks, allow_again)
+
+
+def _watch_others(context: MigrationContext, request: GateRequest, lock: Sequence[str]) -> Callable[[], None]:
+    """Return a function that refuses losses of tables that the gate has not locked.
+
+    It also runs when the version is written, for statements behind the gate's body. A script asks after each of them.
+    """
+    is_forced = force_reason(request.name) is not None or not read_settings(context.config).enforce
+    if context.as_sql or is_forced:
+        return lambda: None
+    watched = engine_of(context).watch_others(op.get_bind(), lock, request.revision)
+    pending = [request.revision]
+
+    def require() -> None:
+        with _errors_as_sentences(context):
+            watched()
+
+    def at_version(**_: Any) -> None:
+        if pending:
+            pending.clear()
+            require()
+
+    context.on_version_apply_callbacks = (*context.on_version_apply_callbacks, at_version)
+    return require
 
 
 @contextmanager

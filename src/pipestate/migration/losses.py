@@ -45,6 +45,12 @@ class Loss:
     rows: int | None = None
     detail: str = ""
 
+    @property
+    def table(self) -> str:
+        """The table that loses it."""
+        in_column = self.kind in (LossKind.COLUMN, LossKind.VALUES)
+        return self.name.rpartition(".")[0] if in_column else self.name
+
     def __str__(self) -> str:
         more = [f"about {self.rows:,} row{'' if self.rows == 1 else 's'}"] if self.rows is not None else []
         more += [self.detail] if self.detail else []
@@ -111,6 +117,8 @@ def listed(losses: Sequence[Loss]) -> str:
     >>> columns = [Loss(LossKind.COLUMN, "items.note"), Loss(LossKind.COLUMN, "items.a")]
     >>> listed([Loss(LossKind.TABLE, "orders", 2), *columns])
     'the table orders (about 2 rows) and the columns note, a of items'
+    >>> listed([Loss(LossKind.COLUMN, "items.note", 1), Loss(LossKind.COLUMN, "items.a", 1)])
+    'the columns note, a of items (about 1 row)'
     """
     columns: dict[str, list[Loss]] = {}
     for loss in losses:
@@ -199,8 +207,7 @@ def take_dropped(
 
 def _tables_of(loss: Loss) -> set[str]:
     """Name the table of a loss in each spelling that a gate may use."""
-    table = loss.name.rpartition(".")[0] if loss.kind in (LossKind.COLUMN, LossKind.VALUES) else loss.name
-    return {table, f"public.{table}"}
+    return {loss.table, f"public.{loss.table}"}
 
 
 def _is_own(step: RevisionStep, loss: Loss) -> bool:

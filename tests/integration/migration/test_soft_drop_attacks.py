@@ -18,6 +18,43 @@ from pipestate.migration.failure import MigrationError
 from support.contract_project import lay_out
 from support.servers import Database
 
+# --- Operators on the path ---------------------------------------------------------------------------
+
+# The extension intarray has operators for integer[] that fit better than the server's own, which are for any array.
+SHADOWS = tuple(
+    f"CREATE OPERATOR public.{operator} (LEFTARG = {kind}[], RIGHTARG = {kind}[], FUNCTION = public.shadow_{kind})"
+    for kind in ("int2", "int4", "int8", "oid", "text", "name")
+    for operator in ("&&", "@>", "<@", "=", "<>", "||")
+)
+SHADOWING = tuple(
+    f"CREATE FUNCTION public.shadow_{kind}({kind}[], {kind}[]) RETURNS boolean LANGUAGE plpgsql AS "
+    "$$ BEGIN RAISE 'a planted operator was called'; END $$"
+    for kind in ("int2", "int4", "int8", "oid", "text", "name")
+)
+
+
+@pytest.mark.parametrize("path", ["public", "public, pg_catalog"])
+@pytest.mark.parametrize("how", HOW)
+def test_operators_of_an_extension_answer_nothing(pg: Database, tmp_path: Path, how: str, path: str) -> None:
+    """They belong to a superuser, as those of an extension do, so nobody is warned."""
+    pg.run(*SHADOWING, *SHADOWS)
+    pg.run(f"ALTER DATABASE {pg.url.database} SET search_path = {path}")
+    pg.run(
+        *TABLE,
+        "ALTER TABLE t ADD COLUMN many int[] DEFAULT '{1,2}', ADD CONSTRAINT u UNIQUE (x, note, id), "
+        "ADD CONSTRAINT c CHECK (x <> '')",
+        "CREATE TABLE log (id int PRIMARY KEY REFERENCES t, many int[])",
+        "INSERT INTO log VALUES (1, '{3}')",
+    )
+    project = lay_out(tmp_path, pg, how, columns={"t": ["x", "many"]}, tables=["log"])
+    before = everything(pg)
+    project.upgrade()
+    pg.run("INSERT INTO t (id, note) VALUES (9, 'new')", "DELETE FROM t WHERE id = 9")
+    project.downgrade()
+    after = everything(pg)
+    assert after == before, difference(before, after)
+
+
 # --- Writes after the soft drop ---------------------------------------------------------------------
 
 FUNCTION = "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {} RETURN NEW; END $$"

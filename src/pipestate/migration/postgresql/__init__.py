@@ -19,7 +19,7 @@ else:
     __getattr__ = loader_of(
         __name__,
         {
-            "gate": "evaluate_gate evaluate_gate_again finish_gate record_gate require_gate_transaction",
+            "gate": "evaluate_gate evaluate_gate_again finish_gate record_gate require_gate_transaction watch_others",
             "gate_script": "write_gate write_schema_record",
             "indexes": "create_index drop_index",
             "ledger": "install_ledger install_objects remove_ledger remove_objects",

@@ -237,10 +237,9 @@ def _hidden(parts: Sequence[DroppedTable | DroppedColumns], state: str) -> str:
     """Write the query for the tables of these soft drops, and those that their foreign keys name."""
     entries = " UNION ALL ".join(f"SELECT * FROM pipestate.soft_dropped({_key(part)})" for part in parts)
     return (
-        "SELECT unnest(ARRAY[pipestate.hidden_relation(entry)::text] || ARRAY(SELECT substring(removed ->> "
+        "SELECT unnest(array_cat(ARRAY[pipestate.hidden_relation(entry)::text], ARRAY(SELECT substring(removed ->> "
         "'definition' FROM ' REFERENCES ([^(]+)[(]') FROM jsonb_array_elements(entry.removed) AS removed "
-        f"WHERE removed ->> 'kind' = 'foreign key')) FROM ({entries}) AS entry WHERE entry.state = "
-        f"{sql.literal(state)}"
+        f"WHERE removed ->> 'kind' = 'foreign key'))) FROM ({entries}) AS entry WHERE entry.state = {sql.literal(state)}"
     )
 
 

@@ -3,8 +3,9 @@ findings."""
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from alembic import op
@@ -253,6 +254,17 @@ def finish_gate(request: GateRequest, report: Report | None, reason: str | None,
     """Make the server judge and record the pass under the lock, and set the mark."""
     del report, reason, whole
     sql.emit(call_pass_gate(request))
+
+
+def watch_others(connection: Connection, lock: Sequence[str], revision: str) -> Callable[[], None]:
+    """Return the call that makes the server refuse losses of other tables; it remembers them since `pass_gate`."""
+    del lock
+    call = f"CALL pipestate.require_others({sql.literal(revision)})"
+    return partial(_run, connection, call)
+
+
+def _run(connection: Connection, call: str) -> None:
+    connection.exec_driver_sql(call)
 
 
 def _state(connection: Connection) -> dict[str, Any]:

@@ -187,6 +187,8 @@ BEGIN
   END IF;
   PERFORM set_config('pipestate.gate_state', '', true), set_config('pipestate.gate', revision, true),
     pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
+  PERFORM set_config('pipestate.others', CASE WHEN (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL
+    THEN pipestate.others()::text ELSE '' END, true);
 END $$;
 
 -- Decide and record: refuse where a blocking check does not hold or none was asked, unless the gate is forced or not enforced.

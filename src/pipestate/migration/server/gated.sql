@@ -24,6 +24,39 @@ BEGIN
   END LOOP;
 END $$;
 
+-- The tables that hold rows and that the gate has not locked, each with its name, file and columns.
+CREATE OR REPLACE FUNCTION pipestate.others() RETURNS jsonb
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce(jsonb_object_agg(c.oid, jsonb_build_object('name',
+           concat(nullif(concat(nullif(c.schema, 'public'), '.'), '.'), c.name), 'filenode', c.filenode, 'columns', c.columns)), '{}')
+    FROM pipestate.catalogue() c
+   WHERE c.kind = 'r' AND c.bytes <> 0 AND c.schema NOT IN ('pipestate', 'pipestate_archive')
+     AND c.oid NOT IN (SELECT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
+                          AND l.mode = 'AccessExclusiveLock' AND l.relation IS NOT NULL)
+$$;
+
+-- Refuse a revision that has dropped or emptied one of those tables, or dropped a column of it, behind its gate. Only tables
+-- that were locked since can have lost anything.
+CREATE OR REPLACE PROCEDURE pipestate.require_others(revision text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  before jsonb := coalesce(nullif(current_setting('pipestate.others', true), ''), '{}');
+  touched bigint[] := ARRAY(SELECT DISTINCT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid()
+    AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND before ? l.relation::text);
+  lost text;
+BEGIN
+  IF touched = '{}' THEN RETURN; END IF;
+  SELECT string_agg(before -> t.number::text ->> 'name', ', ' ORDER BY before -> t.number::text ->> 'name') INTO lost
+    FROM unnest(touched) AS t (number) LEFT JOIN pipestate.catalogue() c ON c.oid = t.number
+   WHERE c.oid IS NULL OR c.bytes = 0 AND c.filenode::text <> before -> t.number::text ->> 'filenode'
+      OR EXISTS (SELECT FROM pipestate.listed_columns(before -> t.number::text ->> 'columns') o
+                  WHERE o.number NOT IN (SELECT n.number FROM pipestate.listed_columns(c.columns) n));
+  IF lost IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision %s destroys something of %s, which its gate has not locked, '
+      'so its rows were not looked at: name it in gate(..., lock=[...])', revision, lost);
+  END IF;
+END $$;
+
 -- Run one statement of a script behind a gate. It does nothing where the gate was not passed in this transaction, or the
 -- statement before it failed: each leaves its number. The search_path is the caller's, so every name here is qualified.
 CREATE OR REPLACE PROCEDURE pipestate.gated(revision text, step integer, VARIADIC lines text[])
@@ -31,6 +64,7 @@ LANGUAGE plpgsql AS $$
 BEGIN
   CALL pipestate.require_step(revision, step);
   EXECUTE pg_catalog.array_to_string(lines, E'\n');
+  CALL pipestate.require_others(revision);
   PERFORM pg_catalog.set_config('pipestate.step', pg_catalog.concat(revision, '/', step), true);
 END $$;
 
@@ -53,6 +87,6 @@ BEGIN
        WHERE NOT starts_with(s::text, 'pg_temp_')) || 'pg_temp'::text, ', ')) IS DISTINCT FROM heads THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'what comes before this revision was not done, so it does nothing';
   END IF;
-  PERFORM set_config('pipestate.gate', mark, true),
+  PERFORM set_config('pipestate.gate', mark, true), set_config('pipestate.others', '', true),
     pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
 END $$;

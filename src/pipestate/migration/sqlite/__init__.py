@@ -16,7 +16,7 @@ else:
         {
             "gate": (
                 "evaluate_gate evaluate_gate_again finish_gate record_gate refuse_other_case "
-                "require_gate_transaction write_gate"
+                "require_gate_transaction watch_others write_gate"
             ),
             "losses": "compare prepare_statement read_catalogue release_savepoint roll_back set_savepoint",
             "session": (

@@ -1,12 +1,13 @@
 """A gate on SQLite: a transaction that holds its DDL, one writer, and checks that Python evaluates."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from typing import Any
 from urllib.parse import quote
 
 from alembic import op
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, event, inspect
 
 from pipestate.database.connections import engine_of
 from pipestate.database.drivers import on_sqlite
@@ -15,14 +16,21 @@ from pipestate.ledger.state import has_ledger
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError, translate_errors
 from pipestate.migration.gate import evaluate_in_python
+from pipestate.migration.losses import Loss, RunMemory
 from pipestate.migration.mark import NOT_ENFORCED
 from pipestate.migration.request import OTHER_CASE, GateRequest, Tables
 from pipestate.migration.sqlite import catalog
+from pipestate.migration.sqlite.losses import compare, read_catalogue
 from pipestate.verify.report import Gate, Report
 
 ABSENT = (
     "revision {revision} locks {table}, which does not exist: correct the name in that revision, "
     "or write may_be_gone=True where that is right"
+)
+
+NOT_LOCKED = (
+    "revision {revision} destroys something of {tables}, which its gate has not locked, so its rows were not looked at: "
+    "name it in gate(..., lock=[...])"
 )
 
 
@@ -66,6 +74,29 @@ def finish_gate(request: GateRequest, report: Report | None, reason: str | None,
     """Write a second pass that was forced, or that is the only one, into the ledger."""
     if report is not None and (whole or reason is not None):
         _record(request, report, reason)
+
+
+def watch_others(connection: Connection, lock: Sequence[str], revision: str) -> Callable[[], None]:
+    """Read the tables, and listen to statements that rename or copy; return the function that compares."""
+    before, memory, statements = read_catalogue(connection), RunMemory(), list[str]()
+    known = {name.rpartition(".")[2].lower() for name in lock}
+
+    def is_known(loss: Loss) -> bool:
+        """Say whether the gate names the table, or pipestate made it; a column's name may hold points."""
+        name = loss.name.lower()
+        return name.startswith(("pipestate_", *(f"{table}." for table in known))) or name in known
+
+    def hear(_: Any, __: Any, statement: str, *___: Any) -> None:
+        statements.append(statement)
+
+    def require() -> None:
+        _, losses = compare(connection, before, memory, statements)
+        lost = sorted({loss.table for loss in losses if not is_known(loss)})
+        if lost:
+            raise MigrationError(NOT_LOCKED.format(revision=revision, tables=", ".join(lost)))
+
+    event.listen(connection, "before_cursor_execute", hear)
+    return require
 
 
 def _has_rows(connection: Connection, tables: Tables) -> bool:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,7 +11,7 @@ from alembic.operations import BatchOperations
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.database.drivers import message, on_sqlite
+from pipestate.database.drivers import message
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.sqlite import catalog
@@ -152,12 +152,16 @@ def _count_on(table: str, counted: int | None) -> None:
 def switch_foreign_keys_off() -> None:
     """Switch foreign_keys off until the next transaction; inside a transaction the pragma does nothing.
 
-    With it on, the rebuild of a table deletes the rows that point at it, or sets their keys to NULL.
+    With it on, the rebuild of a table deletes the rows that point at it, or sets their keys to NULL. The guard, which
+    has begun a transaction for the step, ends it for a pragma before the first change.
     """
     connection = catalog.connection()
-    if not catalog.scalar("PRAGMA foreign_keys") or on_sqlite(connection, lambda d: d.in_transaction):
+    if not catalog.scalar("PRAGMA foreign_keys"):
         return
-    connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
+    with suppress(MigrationError):  # after a change: a rebuild is refused where it would harm other rows
+        connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
+    if catalog.scalar("PRAGMA foreign_keys"):
+        return
     switched: list[Any] = [connection.connection.dbapi_connection]
 
     def switch_on(driver: Any) -> None:
