@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from pipestate.project.syntax import called_name
+
 LENGTH = 32  # hexadecimal digits of the hash
 # Files that mark the directory of a project.
 ROOTS = ("alembic.ini", "pyproject.toml", "setup.py", "setup.cfg", ".git")
@@ -107,7 +109,7 @@ def _imports(file: Path) -> Iterator[str]:
             module = f"{base}:{node.module or ''}" if node.level else node.module or ""
             yield from (module, *(f"{module}.{alias.name}" for alias in node.names))
         elif isinstance(node, ast.Call):
-            name = getattr(node.func, "attr", None) or getattr(node.func, "id", None)
+            name = called_name(node)
             first = node.args[0] if node.args else None
             literal = isinstance(first, ast.Constant) and isinstance(first.value, str)
             if name in BY_PATH or (name in BY_NAME and not literal):

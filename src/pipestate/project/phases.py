@@ -70,21 +70,13 @@ def lint(files: Sequence[Path], project: Project | None) -> list[Finding]:
 
 def wrong_revisions(chain: Chain, runbooks: Iterable[Runbook]) -> list[Finding]:
     """Find references to missing revisions, and revisions in `opens` that lack this gate."""
-    return [
-        finding
-        for runbook in runbooks
-        for finding in (
-            *_missing_phases(chain, runbook),
-            *(
-                finding
-                for phase in runbook.phases
-                for finding in (
-                    *unknown_revisions(runbook, phase, known=chain),
-                    *_unasked(chain, runbook, phase),
-                )
-            ),
-        )
-    ]
+    found: list[Finding] = []
+    for runbook in runbooks:
+        found += _missing_phases(chain, runbook)
+        for phase in runbook.phases:
+            found += unknown_revisions(runbook, phase, known=chain)
+            found += _unasked(chain, runbook, phase)
+    return found
 
 
 def resolve_opens(chain: Chain, runbooks: Iterable[Runbook], named: Named) -> list[Runbook]:

@@ -8,7 +8,17 @@ from pathlib import Path
 from pipestate.core.errors import ConfigError
 from pipestate.project.find import Project
 from pipestate.project.graph import Chain, Revision, make_chain
-from pipestate.project.syntax import UNKNOWN, Imported, Names, bound, literal, parse, read_source
+from pipestate.project.syntax import (
+    UNKNOWN,
+    Imported,
+    Names,
+    bound,
+    called_name,
+    imported_names,
+    literal,
+    parse,
+    read_source,
+)
 
 ASKING = ("gate", "Contract")
 _WORDS = re.compile(rb"\b(?:gate|Contract)\b")
@@ -38,21 +48,10 @@ def gates_of(tree: ast.Module) -> tuple[str, ...]:
             if isinstance(node, ast.Call) and not down:
                 calls.append(node)
             elif isinstance(node, ast.Import | ast.ImportFrom):
-                aliases |= _imported(node)
+                aliases |= imported_names(node)
     names = bound(tree.body)
     found = (_phase(call, names) for call in calls if _asks(call.func, aliases))
     return tuple(dict.fromkeys(phase for phase in found if phase is not None))
-
-
-def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
-    """Map imported names to their targets, as `g` to `pipestate.gate.gate` for `import gate as g`."""
-    if isinstance(node, ast.ImportFrom):
-        module = "" if node.level else node.module or ""
-        return {name.asname or name.name: f"{module}.{name.name}" for name in node.names}
-    whole = {name.asname: name.name for name in node.names if name.asname}
-    return whole | {
-        first: first for name in node.names if not name.asname for first in name.name.split(".")[:1]
-    }
 
 
 def _asks(function: ast.expr, aliases: dict[str, str]) -> bool:
@@ -83,7 +82,7 @@ CHANGING = (INSTALL, "remove_ledger", "remove_objects")
 def installs_ledger(path: Path) -> bool:
     """Tell whether the upgrade of a revision installs the ledger."""
     return any(
-        _called(statement.value) == INSTALL
+        called_name(statement.value) == INSTALL
         for function in _ledger_tree(path).body
         if isinstance(function, ast.FunctionDef) and function.name == "upgrade"
         for statement in function.body
@@ -93,18 +92,13 @@ def installs_ledger(path: Path) -> bool:
 
 def changes_ledger(path: Path) -> bool:
     """Tell whether any function of a revision installs or removes the ledger."""
-    return any(_called(node) in CHANGING for node in ast.walk(_ledger_tree(path)))
+    return any(called_name(node) in CHANGING for node in ast.walk(_ledger_tree(path)))
 
 
 def _ledger_tree(path: Path) -> ast.Module:
     """Parse a file that mentions the ledger; other files and compiled ones (`sourceless`) count as empty."""
     source = b"" if path.suffix == ".pyc" else read_source(path)
     return parse(source, path) if any(name.encode() in source for name in CHANGING) else ast.Module([], [])
-
-
-def _called(node: ast.AST) -> str | None:
-    function = node.func if isinstance(node, ast.Call) else None
-    return getattr(function, "attr", None) or getattr(function, "id", None)
 
 
 # Read a chain from its files without importing them: the project's packages may be missing.

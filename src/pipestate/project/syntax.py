@@ -70,6 +70,21 @@ def literal(node: ast.expr | None, names: Names, *, depth: int = 0) -> object:
     return UNKNOWN
 
 
+def called_name(node: ast.AST) -> str | None:
+    """Return the name of the called function, without its module; None for other than a call."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return getattr(function, "attr", None) or getattr(function, "id", None)
+
+
+def imported_names(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
+    """Map imported names to their targets, as `g` to `pipestate.gate.gate` for `import gate as g`."""
+    if isinstance(node, ast.ImportFrom):
+        module = "" if node.level else node.module or ""
+        return {each.asname or each.name: f"{module}.{each.name}" for each in node.names}
+    pairs = ((each.asname, each.name, each.name.split(".")[0]) for each in node.names)
+    return {name or first: whole if name else first for name, whole, first in pairs}
+
+
 class Imported(ast.NodeTransformer):
     """Replace names from imported modules with their constants: `cli.EXPAND_BRANCH` becomes 'expand'.
 

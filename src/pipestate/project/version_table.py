@@ -11,7 +11,7 @@ from pipestate.core.errors import ConfigError
 from pipestate.database.connections import choose
 from pipestate.project.find import Project
 from pipestate.project.graph import Chain, Position
-from pipestate.project.syntax import UNKNOWN, Names, bound, literal, parse, read_source
+from pipestate.project.syntax import UNKNOWN, Names, bound, called_name, literal, parse, read_source
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -153,9 +153,7 @@ def _configured(tree: ast.Module) -> Iterator[tuple[object, object]]:
     """Find every call of `configure` with its table and schema; None for an omitted argument."""
     names = bound(tree.body)
     for visible, call in (found for statement in tree.body for found in _calls(statement, names)):
-        function = call.func
-        called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
-        if called == "configure":
+        if called_name(call) == "configure":
             table, schema = (_argument(call, name, visible) for name in ARGUMENTS)
             yield table, schema
 

@@ -200,15 +200,21 @@ def explains(sql: str, dialect: str | None) -> bool:
     return next((token.keyword for token in tokens(sql, dialect)), "") == "EXPLAIN"
 
 
+def miscounted(seen: list[Token], what: str, block: str) -> str | None:
+    """Explain why these tokens are not exactly one statement; None if they are."""
+    number = len(statements(seen))
+    if seen and seen[-1].kind == "unclosed":
+        return f"a quote or a comment is never closed, from {seen[-1].text[:20]!r} on: close it"
+    if not number:
+        return f"there is no SQL in the block: write the {what} below the directives"
+    return f"{number} statements in one block: a {block} is exactly one, split it" if number > 1 else None
+
+
 def _objections(sql: str, dialect: str) -> Iterator[str]:
     seen = tokens(sql, dialect)
     found = statements(seen)
-    if seen and seen[-1].kind == "unclosed":
-        yield f"a quote or a comment is never closed, from {seen[-1].text[:20]!r} on: close it"
-    elif not found:
-        yield "there is no SQL in the block: write the query below the directives"
-    elif len(found) > 1:
-        yield f"{len(found)} statements in one block: a block is exactly one, split it"
+    if fault := miscounted(seen, "query", "block"):
+        yield fault
     elif beginning := list(_begins_with_a_read(found[0], dialect)):
         yield from beginning
     else:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from pipestate.runbook.model import Backfill
-from pipestate.runbook.statement import Token, statements, tokens
+from pipestate.runbook.statement import Token, miscounted, tokens
 
 FIRST, LAST = "first", "last"
 ENDS_TABLE = ("JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL")
@@ -287,13 +287,8 @@ OF_A_SELECT = ("GROUP", "HAVING", "UNION", "INTERSECT", "EXCEPT", "ORDER", "OFFS
 def update_faults(backfill: Backfill) -> Iterator[str]:
     """List the reasons why this is not one UPDATE or INSERT … SELECT over a range of its table's key."""
     seen = tokens(backfill.sql, backfill.dialect)
-    found = statements(seen)
-    if seen and seen[-1].kind == "unclosed":
-        yield f"a quote or a comment is never closed, from {seen[-1].text[:20]!r} on: close it"
-    elif not found:
-        yield "there is no SQL in the block: write the UPDATE below the directives"
-    elif len(found) > 1:
-        yield f"{len(found)} statements in one block: a backfill is exactly one, split it"
+    if fault := miscounted(seen, "UPDATE", "backfill"):
+        yield fault
     elif seen[0].keyword not in ("UPDATE", "INSERT"):
         yield (
             f"begins with {seen[0].text}: a backfill is an UPDATE or an INSERT … SELECT (what it needs "

@@ -25,7 +25,7 @@ from pipestate.project.scaffold.plain import (
     without_header,
 )
 from pipestate.project.scaffold.revision import engines_of
-from pipestate.project.syntax import bound, literal, parse, read_source
+from pipestate.project.syntax import bound, imported_names, literal, parse, read_source
 
 # Types of dropped columns from the ledger, by revision and table.
 KnownColumns = Mapping[tuple[str, str], Mapping[str, str]]
@@ -99,11 +99,7 @@ class _File(HelpedFile):
         return after
 
     def _read_import(self, node: ast.Import | ast.ImportFrom) -> None:
-        if isinstance(node, ast.ImportFrom):
-            module = "" if node.level else node.module or ""
-            names = {each.asname or each.name: f"{module}.{each.name}" for each in node.names}
-        else:
-            names = {each.asname or each.name.split(".")[0]: each.name for each in node.names}
+        names = imported_names(node)
         mine = {name: what for name, what in names.items() if what.split(".")[0] == "pipestate"}
         if not mine:
             return

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipestate.project.scaffold.draft import text
-from pipestate.project.syntax import bound, literal
+from pipestate.project.syntax import bound, called_name, literal
 
 COLON = re.compile(rb"[\s,)]*:[ \t]*(?:#[^\r\n]*)?\r?\n?")
 FOREIGN_KEY = ("table", "name", "column", "target")
@@ -196,11 +196,13 @@ class HelpedFile(PythonFile):
     def _columns(self, call: ast.Call) -> list[str] | None:
         """Add the columns of a `sa.Table(name, MetaData(), sa.Column(...), ...)` written in the call."""
         table = call.args[0] if len(call.args) == 1 and not call.keywords else None
-        if not isinstance(table, ast.Call) or called(table) != "Table" or table.keywords:
+        if not isinstance(table, ast.Call) or called_name(table) != "Table" or table.keywords:
             return None
         name = literal(table.args[0], self.constants) if table.args else None
-        columns = [each for each in table.args[2:] if isinstance(each, ast.Call) and called(each) == "Column"]
-        parts = {called(each) for column in columns for each in ast.walk(column)}
+        columns = [
+            each for each in table.args[2:] if isinstance(each, ast.Call) and called_name(each) == "Column"
+        ]
+        parts = {called_name(each) for column in columns for each in ast.walk(column)}
         odd = any(isinstance(each, ast.Name) and each.id in self.ours for each in ast.walk(table))
         if not isinstance(name, str) or not columns or len(columns) < len(table.args) - 2 or odd:
             return None
@@ -238,12 +240,6 @@ HELPERS = {
     "add_checks": HelpedFile._checks,
     "add_columns": HelpedFile._columns,
 }
-
-
-def called(node: ast.AST) -> str | None:
-    """Return the name of the called function, without its module."""
-    function = node.func if isinstance(node, ast.Call) else None
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", None)
 
 
 def dictionary(node: ast.expr | None, names: Mapping[str, ast.expr | None]) -> dict[str, object] | None:
