@@ -73,7 +73,7 @@ BEGIN
         E'\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
       FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate'))
-      IS DISTINCT FROM 'f51daa5a3afce93c8475b1308a059c252fc40bd7c93b9fc4bbe23615bc22069d' THEN
+      IS DISTINCT FROM '9ec4060e9755f76eea395310e4c7b7f88d4be4e548333f578dd6057eb9615154' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
@@ -121,7 +121,7 @@ CALL pipestate.lift_timeout();
 
 -- lock them where needed: 200 ms at a time, for up to 60 s
 CALL pipestate.lock_tables('{}', the_mode => 'SHARE ROW EXCLUSIVE',
-  the_query => $$SELECT unnest(ARRAY[pipestate.hidden_relation(entry)::text] || ARRAY(SELECT substring(removed ->> 'definition' FROM ' REFERENCES ([^(]+)[(]') FROM jsonb_array_elements(entry.removed) AS removed WHERE removed ->> 'kind' = 'foreign key')) FROM (SELECT * FROM pipestate.soft_dropped('0007', 'columns', 'sites', current_schemas(false)::text[])) AS entry WHERE entry.state = 'hidden'$$);
+  the_query => $$SELECT unnest(array_cat(ARRAY[pipestate.hidden_relation(entry)::text], ARRAY(SELECT substring(removed ->> 'definition' FROM ' REFERENCES ([^(]+)[(]') FROM jsonb_array_elements(entry.removed) AS removed WHERE removed ->> 'kind' = 'foreign key'))) FROM (SELECT * FROM pipestate.soft_dropped('0007', 'columns', 'sites', current_schemas(false)::text[])) AS entry WHERE entry.state = 'hidden'$$);
 
 CALL pipestate.begin_restore('0007', 'sites', current_schemas(false)::text[], jsonb_build_object('status', $sql$CASE WHEN (s.current_stage = 'completed' AND (lower(s.last_error_message) LIKE '%no documents%'
   OR lower(s.last_error_message) LIKE '%no pdfs found%')) THEN 'no_documents'
@@ -169,7 +169,7 @@ CALL pipestate.require_part('0007/1');
 
 -- lock them where needed: 200 ms at a time, for up to 60 s
 CALL pipestate.lock_tables('{}',
-  the_query => $$SELECT unnest(ARRAY[pipestate.hidden_relation(entry)::text] || ARRAY(SELECT substring(removed ->> 'definition' FROM ' REFERENCES ([^(]+)[(]') FROM jsonb_array_elements(entry.removed) AS removed WHERE removed ->> 'kind' = 'foreign key')) FROM (SELECT * FROM pipestate.soft_dropped('0007', 'columns', 'sites', current_schemas(false)::text[])) AS entry WHERE entry.state = 'hidden'$$);
+  the_query => $$SELECT unnest(array_cat(ARRAY[pipestate.hidden_relation(entry)::text], ARRAY(SELECT substring(removed ->> 'definition' FROM ' REFERENCES ([^(]+)[(]') FROM jsonb_array_elements(entry.removed) AS removed WHERE removed ->> 'kind' = 'foreign key'))) FROM (SELECT * FROM pipestate.soft_dropped('0007', 'columns', 'sites', current_schemas(false)::text[])) AS entry WHERE entry.state = 'hidden'$$);
 
 CALL pipestate.restore_columns('0007', 'sites', current_schemas(false)::text[]);
 
@@ -201,7 +201,7 @@ CALL pipestate.require_part('0007/2');
 
 -- lock them where needed: 200 ms at a time, for up to 60 s
 CALL pipestate.lock_tables('{}',
-  the_query => $$SELECT unnest(ARRAY[pipestate.hidden_relation(entry)::text] || ARRAY(SELECT substring(removed ->> 'definition' FROM ' REFERENCES ([^(]+)[(]') FROM jsonb_array_elements(entry.removed) AS removed WHERE removed ->> 'kind' = 'foreign key')) FROM (SELECT * FROM pipestate.soft_dropped('0007', 'columns', 'sites', current_schemas(false)::text[])) AS entry WHERE entry.state = 'validating'$$);
+  the_query => $$SELECT unnest(array_cat(ARRAY[pipestate.hidden_relation(entry)::text], ARRAY(SELECT substring(removed ->> 'definition' FROM ' REFERENCES ([^(]+)[(]') FROM jsonb_array_elements(entry.removed) AS removed WHERE removed ->> 'kind' = 'foreign key'))) FROM (SELECT * FROM pipestate.soft_dropped('0007', 'columns', 'sites', current_schemas(false)::text[])) AS entry WHERE entry.state = 'validating'$$);
 
 CALL pipestate.end_restore('0007', 'columns', 'sites', current_schemas(false)::text[]);
 
