@@ -190,12 +190,13 @@ def test_what_loses_nothing_is_free(guarded: Database, statement: str) -> None:
 
 
 def test_statements_that_rewrite_a_table_are_free(guarded: Database) -> None:
-    done = psql(
-        guarded,
+    script = (
         "VACUUM FULL items; CLUSTER orders USING orders_pkey; REINDEX TABLE CONCURRENTLY items; TRUNCATE cache; "
         "CREATE INDEX CONCURRENTLY ix ON items (order_id); DROP INDEX CONCURRENTLY ix; "
-        "ALTER TABLE events DETACH PARTITION events_1 CONCURRENTLY;",
     )
+    if int(str(guarded.value("SHOW server_version_num"))) >= 140000:
+        script += "ALTER TABLE events DETACH PARTITION events_1 CONCURRENTLY;"
+    done = psql(guarded, script)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -426,16 +427,23 @@ def test_it_is_no_drift(guarded: Database) -> None:
 
 
 def test_a_dump_restores_it(guarded: Database, pg: Database) -> None:
+    rows = guarded.value("SELECT count(*) FROM items")
     dumped = subprocess.run(
         [postgres_binary("pg_dump"), "-Fc", guarded.text], capture_output=True, check=True
     ).stdout
-    restore = [postgres_binary("pg_restore"), "--exit-on-error", "-d", pg.text]
-    subprocess.run(restore, input=dumped, check=True)
-    with db.reader(pg.url) as connection:
-        found = read_server_guard(connection)
-    assert found is not None
-    assert (found.fault, found.schemas) == (None, ("partman",))
-    assert REFUSED in str(refusal(pg, "DROP TABLE items"))
-    # --clean drops the event triggers first.
-    subprocess.run([*restore[:1], "--clean", "--if-exists", *restore[1:]], input=dumped, check=True)
-    assert REFUSED in str(refusal(pg, "DROP TABLE items"))
+    # The second time --clean drops what is there, the event triggers first.
+    for options in ([], ["--clean", "--if-exists"]):
+        done = subprocess.run(
+            [postgres_binary("pg_restore"), *options, "-d", pg.text],
+            input=dumped,
+            capture_output=True,
+            check=False,
+        )
+        said = [line for line in done.stderr.decode().splitlines() if "pg_restore: error" in line]
+        assert not [line for line in said if "transaction_timeout" not in line], "before 17 there is none"
+        with db.reader(pg.url) as connection:
+            found = read_server_guard(connection)
+        assert found is not None
+        assert (found.fault, found.schemas) == (None, ("partman",))
+        assert pg.value("SELECT count(*) FROM items") == rows
+        assert REFUSED in str(refusal(pg, "DROP TABLE items"))

@@ -30,6 +30,8 @@ from pipestate.rehearse.copying.snapshot import read_production
 from pipestate.rehearse.trace import Trace
 
 Key = tuple[str, str, str]  # schema, kind, name
+# Another major version may write the query of these differently; only their existence is compared then.
+REWORDED = frozenset({"view", "materialized view", "rule"})
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 NO_REVISION = (
     "{url} has no revision of this chain, so nothing can be compared: migrate it, or say where it stands with "
@@ -74,6 +76,7 @@ def compare_with_chain(job: Job, say: Callable[[str], None] = print) -> ChainDri
             raise ConfigError(NO_REVISION.format(url=shown(job.clone)))
         has_records = has_ledger(connection)
         here = read_schema(connection, position)
+        major = _major(connection)
     with temporary_place() as place, choose(SCRATCH, job.clone)(job.clone, place, say) as (scratch, built_on):
         if has_records:
             with db.writer(scratch) as connection:
@@ -82,11 +85,18 @@ def compare_with_chain(job: Job, say: Callable[[str], None] = print) -> ChainDri
         _build(replace(job, clone=scratch), position)
         with db.reader(scratch) as connection:
             there = read_schema(connection, job.locate(connection))
-    return ChainDrift(position.current, tuple(compare(there, here)), built_on)
+            by_name = frozenset[str]() if _major(connection) == major else REWORDED
+    return ChainDrift(position.current, tuple(compare(there, here, by_name)), built_on)
 
 
-def compare(chain: Schema, database: Schema) -> Iterator[Difference]:
-    """Name each object that is missing, extra or different in the database.
+def _major(connection: Connection) -> int | None:
+    """Return the server's major version; a file has none."""
+    version = connection.dialect.server_version_info
+    return None if engine_of(connection).IS_FILE or version is None else int(version[0])
+
+
+def compare(chain: Schema, database: Schema, by_name: frozenset[str] = frozenset()) -> Iterator[Difference]:
+    """Name each object that is missing, extra or different in the database; `by_name` are kinds without a definition.
 
     >>> built = Schema({("public", "table", "a"): "", ("public", "table", "b"): "x"}, frozenset())
     >>> [str(each) for each in compare(built, Schema({("public", "table", "b"): "y"}, frozenset()))]
@@ -96,7 +106,7 @@ def compare(chain: Schema, database: Schema) -> Iterator[Difference]:
     for key in sorted({*chain.definitions, *database.definitions} - left_out):
         schema, kind, name = key
         wanted, found = chain.definitions.get(key), database.definitions.get(key)
-        if wanted != found:
+        if wanted != found and not (kind in by_name and wanted is not None and found is not None):
             change = MISSING if found is None else EXTRA if wanted is None else DIFFERENT
             yield Difference(kind, named(schema, name), change)
 
@@ -132,8 +142,8 @@ def _server(url: URL, place: TemporaryPlace, say: Callable[[str], None]) -> Iter
     version = next((each for each in versions if each >= found.version), versions[-1])
     if version != found.version:
         say(
-            f"the database is PostgreSQL {found.version} and the embedded server {version}: definitions that the "
-            "two write differently are shown as different"
+            f"the database is PostgreSQL {found.version} and the embedded server {version}, which may word queries "
+            "differently: views and rules are compared by name alone"
         )
     with clone_server(version, place) as admin:
         scratch, _ = create_database(admin, found)
