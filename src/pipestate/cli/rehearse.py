@@ -203,16 +203,9 @@ def rehearse(
     where.require_rows({"--max-stall": max_stall, "--record": record})
     limit = milliseconds(max_stall)
     with job_on(production, where, to, from_, record=record) as job, progress_on_stderr() as (said, begins):
-        found = rehearse(
-            job,
-            find_targets(job.chain, to),
-            limit,
-            said,
-            since=find_targets(job.chain, from_) if from_ is not None else (),
-            there_and_back=there_and_back,
-            record=record,
-            begins=begins,
-        )
+        since = find_targets(job.chain, from_) if from_ is not None else ()
+        call = partial(rehearse, job, find_targets(job.chain, to), limit, said, since=since, begins=begins)
+        found = call(there_and_back=there_and_back, record=record)
     lines = formats.rehearsal_as_lines(found, min(console().width, WIDEST))
     data, markdown = partial(rehearsal_as_data, found), partial(formats.rehearsal_as_markdown, found)
     show(Plain.JSON if json_ else form, output, lines, data, markdown)

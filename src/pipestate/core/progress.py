@@ -10,7 +10,3 @@ def no_progress(done: int, total: int) -> None:
 
 
 Checking = Callable[[str, int, int], None]  # check that begins, its number, total
-
-
-def unwatched(check: str, number: int, total: int) -> None:
-    """Ignore the progress of checks."""

@@ -177,7 +177,7 @@ def _existing(connection: Connection, tables: Sequence[str]) -> list[str]:
 
 def refuse_other_case(tables: Sequence[str], columns: Mapping[str, Sequence[str]]) -> None:
     """Refuse each name that exists only in another spelling: `may_be_gone` would treat it as dropped."""
-    for table in tables:
+    for table in (*tables, *columns):
         _compare(table, table, catalog.inspector().get_table_names())
     for table, names in columns.items():
         known = catalog.column_names(table) if catalog.has_table(table) else []
