@@ -300,6 +300,7 @@ def test_soft_drops_are_shown_with_the_two_commands(contracted: Chain) -> None:
         (False, True),
     ]
     assert all("alembic downgrade" in how and "pipestate purge" in how for _, how in notices)
+    assert all(re.search(r"UTC: [\d,]+ (rows|kB|MB)", how) for _, how in notices), notices
     assert on(database, "purge", "--older-than", "0m", "--yes").returncode == 0
     assert data_of(database, "status")["soft_dropped"] == []
 

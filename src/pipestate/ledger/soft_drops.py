@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.types import DateTime
 
+from pipestate.core.text import many, size
 from pipestate.database.connections import choose, engine_of
 from pipestate.ledger.state import find_foreign_owner, has_ledger, look
 
@@ -55,6 +56,12 @@ class SoftDropped:
     @property
     def described(self) -> str:
         return f"{', '.join(self.columns)} of {self.name}" if self.columns else f"{self.kind} {self.name}"
+
+    @property
+    def size(self) -> str:
+        """Rows and bytes for people, as far as they are known."""
+        rows = [many(self.rows, "row")] if self.rows is not None else []
+        return ", ".join(rows + ([size(self.bytes)] if self.bytes is not None else []))
 
 
 def find_soft_drops(connection: Connection) -> list[SoftDropped]:

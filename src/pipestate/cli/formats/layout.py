@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from pipestate.cli.formats.json import instant
-from pipestate.core.text import many, plain, shorter_path, size
+from pipestate.core.text import plain, shorter_path
 from pipestate.database.connections import engine_of
 from pipestate.ledger.soft_drops import SoftDropped
 from pipestate.verify.report import DatabaseInfo, Json
@@ -134,14 +134,9 @@ def in_columns(rows: Iterable[tuple[Text, ...]], console: Console) -> Iterator[T
 def soft_dropped_as_lines(things: "Sequence[SoftDropped]") -> list[str]:
     """Describe each object: its size, the revision that dropped it, and the time."""
     return [
-        f"{thing.described}: {size_of(thing)}, dropped by {thing.revision} at {instant(thing.dropped_at)}"
+        f"{thing.described}: {thing.size}, dropped by {thing.revision} at {instant(thing.dropped_at)}"
         for thing in things
     ]
-
-
-def size_of(thing: "SoftDropped") -> str:
-    rows = [many(thing.rows, "row")] if thing.rows is not None else []
-    return ", ".join(rows + ([size(thing.bytes)] if thing.bytes is not None else []))
 
 
 Rows = Sequence[Mapping[str, Json]]

@@ -18,7 +18,6 @@ from pipestate.cli.formats.layout import (
     listed,
     more_rows,
     rows_table,
-    size_of,
     table_of,
 )
 from pipestate.cli.formats.status_phase import BAD, GOOD, LEGEND, ODD, phase_picture
@@ -122,7 +121,7 @@ def _soft_dropped(dropped: SoftDropped, standing: Status, calls: Calls) -> Text:
     """Describe each object: its size, its age, and the commands to restore and to purge it."""
     text = Text().append(plain(dropped.described), "bold")
     text.append(
-        f": {size_of(dropped)}, by {plain(dropped.revision)}, {lasting(standing.at - dropped.dropped_at)} ago"
+        f": {dropped.size}, by {plain(dropped.revision)}, {lasting(standing.at - dropped.dropped_at)} ago"
     )
     restore = calls.alembic(f"downgrade {plain(dropped.revision)}-1")
     return text.append(f"\nrestore: {restore}; purge: {calls.pipestate('purge --older-than 30d')}", "dim")
