@@ -66,43 +66,48 @@ def _old_world(stage: Stage) -> None:
         scene.build(connection)
     scene.write_files(stage.storage)
     stage.tell(
-        f"The old world: {scene.SITES} sites in two tables that contradict each other, {scene.STUCK} of them "
-        "stuck in OCR; their files on the disk."
+        f"The legacy schema: {scene.SITES} sites in two tables that contradict each other. {scene.STUCK} sites are "
+        "stuck in OCR; their files are on the disk."
     )
     if stage.redis is not None:
         with stage.queues() as redis:
             scene.fill_queues(redis, stage.storage)
         stage.tell(
-            f"In Redis, {scene.DEFERRED} coordinators that wait for ever and {scene.FAILED:,} failed OCR "
+            f"Redis holds {scene.DEFERRED} coordinators that wait for ever and {scene.FAILED:,} failed OCR "
             "jobs."
         )
     stage.run("pipestate plan")
 
 
 def _expand(stage: Stage) -> None:
-    stage.tell("Expand. Everything is additive, and writers go on.")
+    stage.tell("Expand. Every change is additive, and writers continue.")
     stage.run("alembic upgrade 0005")
-    stage.tell("May the old tables go? The runbook is asked, on the database, read-only:")
+    stage.tell("Verify: may the old tables be dropped? The runbook's SQL runs on the database, read-only.")
     stage.run("pipestate verify --phase readiness", code=1)
-    stage.tell("No, and the destructive revision obeys the same page:")
+    stage.tell("The gate is closed. The destructive revision evaluates the same gate, and refuses to run.")
     stage.run("alembic upgrade head", code=255)
 
 
 def _backfill(stage: Stage) -> None:
-    stage.tell("So do what the runbook says. First the counters, from the files; the dry run cannot write.")
+    stage.tell(
+        "Follow the runbook. The backfill counts the documents of each site; a dry run shows its plan and "
+        "cannot write."
+    )
     stage.run("pipestate backfill --dry-run")
     stage.run("pipestate backfill")
 
 
 def _queues(stage: Stage) -> None:
-    stage.tell("Then the queues are rid of what can never end. It goes into a file first.")
+    stage.tell("Clear the jobs that can never end. A file keeps them, for a restore.")
     stage.run("pipestate queues show")
     stage.run("pipestate queues clear --export cleared_jobs.jsonl")
-    stage.tell("Reconciliation brings the sites back to life, and workers (examples/clerk) do their jobs.")
+    stage.tell(
+        "Reconcile: stuck sites get a coordinator again, and workers (examples/clerk) finish their jobs."
+    )
     stage.run("pipestate reconcile")
     stage.run("python -m clerk.worker --burst --simple")
     stage.run("pipestate status")
-    stage.tell("What only people know, they write down. Then the gate of this phase is open.")
+    stage.tell("Record the facts that only people know. Then the gate of this phase is open.")
     stage.run('pipestate attest code-deployed --by ops@example.com --note "release 2026.01.18"')
     stage.run('pipestate attest dry-run-done --by ops@example.com --note "Would migrate 105 sites"')
     stage.run("pipestate observe")
@@ -112,7 +117,7 @@ def _queues(stage: Stage) -> None:
 def _ten_days(stage: Stage) -> None:
     stage.tell(
         "Ten days pass. (The demo cannot wait: it moves the times of its own rows into the past, day by day. "
-        "What cron does every day, it does here, too:)"
+        "It runs the daily cron commands, too.)"
     )
     for command in DAILY:
         stage.show(command)
@@ -123,9 +128,7 @@ def _ten_days(stage: Stage) -> None:
 
 
 def _contract(stage: Stage) -> None:
-    stage.tell(
-        "What will production feel? The contract is rehearsed on a copy, and the ledger keeps the answer."
-    )
+    stage.tell("Rehearse the contract on a copy: how long would others wait? The ledger keeps the answer.")
     stage.run("pipestate rehearse --clone --record")
     stage.tell(
         "The deployed release and today's backup are signed off. Now the gate of the contract is open."
@@ -143,14 +146,14 @@ def _contract_by_force(stage: Stage) -> None:
     stage.tell(
         "No Redis server here (pip install 'pipestate[demo]'): the queues and the workers are left out."
     )
-    stage.tell("The gate stays closed; in an emergency, a reason goes through it, and stays on record.")
+    stage.tell("The gate stays closed. In an emergency a reason forces it, and the ledger keeps the reason.")
     _there_and_back(stage, 'alembic -x force="the demo without its queues" upgrade head')
 
 
 def _there_and_back(stage: Stage, upgrade: str) -> None:
     before = stage.fingerprint()
     stage.run(upgrade)
-    stage.tell("And back, as if it had never happened:")
+    stage.tell("Downgrade: the table and the columns return.")
     stage.run("alembic downgrade -2")
     stage.require_same(before)
     stage.tell(f"Every row and value of the {scene.SITES} sites is back (md5 {before}). Forward again:")
@@ -160,7 +163,7 @@ def _there_and_back(stage: Stage, upgrade: str) -> None:
 
 def _report(stage: Stage, *, keep: bool) -> None:
     """Write the report outside the demo's temporary files; with `keep`, into the kept directory."""
-    stage.tell("How it stands, and what was observed in these days, as a page for a browser:")
+    stage.tell("Write the report: gates, observations and history, as one page for a browser.")
     parent = stage.directory if keep else Path(tempfile.mkdtemp(prefix="pipestate-report-"))
     file = parent / "report.html"
     stage.run(f"pipestate report --output {shlex.quote(str(file))}")
