@@ -166,6 +166,7 @@ def settled(text: str) -> str:
     text = re.sub(r"\b[A-Z][a-z]{2} \d\d( to today|\s+\d\d:\d\d)", _some_day, text)
     # On a busy machine the running check is shown until the answer is there; a terminal erases it.
     text = re.sub(r"(?m)(?:^\d+ s, (?:check [^\n]*|connecting)\n)+\n?", "", text)
+    text = re.sub(r"\b3\d minutes\b", "30 minutes", text)  # half an hour ago, when the scene was laid
     text = re.sub(r"age_seconds is \d+", "age_seconds is N", text)
     text = re.sub(r"\b\d+ ms\b", "N ms", text)
     text = re.sub(r"evaluated in \d+\.\d s", "evaluated in N s", text)
