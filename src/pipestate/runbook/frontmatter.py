@@ -4,16 +4,19 @@ The reader uses YAML nodes instead of loaded values. Nodes keep their lines, sho
 `0012` as text instead of the number 10.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
-
-import yaml
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from typing import TYPE_CHECKING
 
 from pipestate.runbook.markdown import Block, FrontMatter, Heading
 from pipestate.runbook.model import Findings, is_id
+
+if TYPE_CHECKING:
+    from yaml.nodes import Node
 
 FORM = "begin the file with `---`, `runbook: its-name`, `phases:` and their names, `---`"
 
@@ -58,6 +61,8 @@ def read_header(block: FrontMatter, found: Findings) -> Header:
 
 
 def _compose(block: FrontMatter, found: Findings) -> Node | None:
+    import yaml  # a migration without a runbook does not load it
+
     try:
         root: Node | None = yaml.compose(block.content, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -110,7 +115,7 @@ class _Reader:
         return fields
 
     def _entries(self, node: Node, where: str) -> Iterator[tuple[str, tuple[Node, Node]]]:
-        if not isinstance(node, MappingNode):
+        if type(node).__name__ != "MappingNode":
             self._fault(node, f"{where} must be keys with values, as `key: value`")
             return
         seen: set[str] = set()
@@ -143,7 +148,7 @@ class _Reader:
     def _revisions(self, key: str, node: Node | None) -> Iterator[str]:
         if node is None:
             return
-        if not isinstance(node, SequenceNode):
+        if type(node).__name__ != "SequenceNode":
             self._fault(node, f'`{key}:` must be a list of revisions, as {key}: ["ae10"]')
             return
         if not node.value:
@@ -158,7 +163,7 @@ class _Reader:
         """Read a text, and refuse an unquoted revision that YAML parses as another type."""
         if node is None or (_kind(node) == "str" and str(node.value).strip()):
             return str(node.value).strip() if node else None
-        if not isinstance(node, ScalarNode):
+        if type(node).__name__ != "ScalarNode":
             self._fault(node, f"`{key}:` must be one text")
         elif _kind(node) in ("null", "str"):
             self._fault(node, f"`{key}:` says nothing: give its value or leave the key out")

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from markdown_it import MarkdownIt
-from markdown_it.token import Token
-from mdit_py_plugins.front_matter import front_matter_plugin
+if TYPE_CHECKING:
+    from markdown_it.token import Token
 
 # CommonMark's preset stops at 20 and silently drops deeper nesting.
 MAX_NESTING = 100
@@ -80,6 +80,9 @@ def blocks(source: str) -> Iterator[Block]:
     """Yield the blocks in document order, at any depth. `source` has normalised newlines."""
     lines = source.split("\n")
     # Inline content is unused here, so the slow inline rule is disabled.
+    from markdown_it import MarkdownIt  # a migration without a runbook does not load it
+    from mdit_py_plugins.front_matter import front_matter_plugin
+
     parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).use(front_matter_plugin).disable("inline")
     tokens = parser.parse(source)
     for index, token in enumerate(tokens):
@@ -103,11 +106,11 @@ def blocks(source: str) -> Iterator[Block]:
                 yield Prose(_line(token), text, nested=token.level > 0)
 
 
-def _line(token: Token) -> int:
+def _line(token: "Token") -> int:
     return token.map[0] + 1 if token.map else 1
 
 
-def _is_closed(token: Token, lines: list[str]) -> bool:
+def _is_closed(token: "Token", lines: list[str]) -> bool:
     """Tell whether a fence ends at its own marker, rather than at the end of the file or list item."""
     first, end = token.map or (0, 0)
     closing = re.compile(rf"[\s>]*{re.escape(token.markup[0])}{{{len(token.markup)},}}\s*")
