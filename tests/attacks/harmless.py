@@ -1,6 +1,9 @@
 """Revisions that lose nothing, though some of them drop: none of these may be refused."""
 
+import pytest
+
 from attacks.destructive import sql
+from support.servers import Database
 
 HARMLESS = {
     "nothing": "pass",
@@ -200,3 +203,9 @@ SETUP = (
     "INSERT INTO documents VALUES (1, '{\"a\": 1}')",
     "ANALYZE",
 )
+
+
+def require_form(form: str, database: Database) -> None:
+    """Skip a form that this version of the server does not know."""
+    if form == "detached concurrently" and int(str(database.value("SHOW server_version_num"))) < 140000:
+        pytest.skip("DETACH PARTITION CONCURRENTLY exists from PostgreSQL 14 on")

@@ -285,7 +285,7 @@ def test_a_role_that_could_not_restore_is_refused_before_the_first_change(
     contract.database.run(*statements)
     role = make_role(contract.database)
     project = own(contract, role)
-    contract.database.run(f"REVOKE CREATE ON SCHEMA public FROM {role.url.username}")
+    contract.database.run(f"REVOKE CREATE ON SCHEMA public FROM PUBLIC, {role.url.username}")
     if what == "the table":
         project.edit(CONTRACT, ('{"orders": ["old"]}', "{}"), ("TABLES = []", 'TABLES = ["orders"]'))
     before = contents(contract.database)

@@ -102,6 +102,7 @@ def test_what_loses_nothing_is_not_refused(form: str, postgres: Postgres, tmp_pa
         if environment in LENT and any(word in body for word in NOT_IN_LENT):
             continue
         database = postgres.copy_of("harmless", fill)
+        harmless.require_form(form, database)
         project = started(database, tmp_path / str(number))
         project.write("b1", body)
         project.use(environment, driver)

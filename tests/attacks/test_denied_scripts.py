@@ -118,6 +118,7 @@ def test_a_script_that_loses_nothing_is_not_refused(
 ) -> None:
     for mode in HARMLESS_TURNS[form]:
         database = postgres.copy_of("harmless", fill)
+        harmless.require_form(form, database)
         project = started_with(database, tmp_path / mode, has_ledger=has_ledger)
         project.write("b1", HARMLESS[form])
         project.use(mode)
