@@ -115,7 +115,9 @@ class _Reader:
         return fields
 
     def _entries(self, node: Node, where: str) -> Iterator[tuple[str, tuple[Node, Node]]]:
-        if type(node).__name__ != "MappingNode":
+        from yaml import nodes
+
+        if not isinstance(node, nodes.MappingNode):
             self._fault(node, f"{where} must be keys with values, as `key: value`")
             return
         seen: set[str] = set()
@@ -146,9 +148,11 @@ class _Reader:
         return str(node.value).lower() in ("true", "yes", "on")
 
     def _revisions(self, key: str, node: Node | None) -> Iterator[str]:
+        from yaml import nodes
+
         if node is None:
             return
-        if type(node).__name__ != "SequenceNode":
+        if not isinstance(node, nodes.SequenceNode):
             self._fault(node, f'`{key}:` must be a list of revisions, as {key}: ["ae10"]')
             return
         if not node.value:
@@ -161,9 +165,11 @@ class _Reader:
 
     def _text(self, key: str, node: Node | None) -> str | None:
         """Read a text, and refuse an unquoted revision that YAML parses as another type."""
+        from yaml import nodes
+
         if node is None or (_kind(node) == "str" and str(node.value).strip()):
             return str(node.value).strip() if node else None
-        if type(node).__name__ != "ScalarNode":
+        if not isinstance(node, nodes.ScalarNode):
             self._fault(node, f"`{key}:` must be one text")
         elif _kind(node) in ("null", "str"):
             self._fault(node, f"`{key}:` says nothing: give its value or leave the key out")

@@ -168,7 +168,7 @@ def run_check(
     here = {"runbook": selected.runbook.name, "phase": selected.phase.name}
     check = written if isinstance(written, Check) else signoff_check(written, connection.dialect.name, **here)
     if selected.skipped is not None:
-        return _verdict(selected, check, Judgement(Outcome.SKIPPED, {}, selected.skipped), 0.0)
+        return make_verdict(selected, check, Judgement(Outcome.SKIPPED, {}, selected.skipped), 0.0)
     start = time.perf_counter()
     result = NOTHING
     try:
@@ -186,10 +186,10 @@ def run_check(
     shown_rows = NOTHING
     if evidence and judgement.outcome is Outcome.FAILED:
         shown_rows = _evidence(connection, check, result, timeout_s, most, behind)
-    return _verdict(selected, check, judgement, (time.perf_counter() - start) * 1000, shown_rows)
+    return make_verdict(selected, check, judgement, (time.perf_counter() - start) * 1000, shown_rows)
 
 
-def _verdict(
+def make_verdict(
     selected: SelectedCheck,
     check: Check,
     judgement: Judgement,

@@ -26,7 +26,7 @@ from pipestate.migration.settings import read_settings, timeout_of
 from pipestate.runbook.model import Check, SignOff
 from pipestate.verify.judge import Judgement
 from pipestate.verify.report import Outcome, Report, Verdict
-from pipestate.verify.run import NOTHING, _verdict
+from pipestate.verify.run import NOTHING, make_verdict
 from pipestate.verify.select import SelectedCheck, explain_signoff, signoff_check
 from pipestate.verify.session_safety import files_as_json, reads_rehearsals
 
@@ -299,4 +299,4 @@ def _verdict_of(asked: SelectedCheck, found: dict[str, Any] | None) -> Verdict:
             asked.check, judgement, runbook=asked.runbook.name, phase=asked.phase.name
         )
     rows = failed_rows(check) if judgement.outcome is Outcome.FAILED else NOTHING
-    return _verdict(asked, check, judgement, found["duration_ms"] if found is not None else 0.0, rows)
+    return make_verdict(asked, check, judgement, found["duration_ms"] if found is not None else 0.0, rows)
