@@ -474,7 +474,7 @@ BEGIN
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
-               WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_table', 'drop_tables_for_good', 'element_type', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'numbers_of', 'others', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'require_backup', 'require_gate', 'require_mark', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_step', 'require_valid', 'restore_columns', 'restore_removed', 'restore_table', 'rights_fault', 'run_if', 'running_writers', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since')
+               WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_table', 'catalogue', 'check_stays', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_table', 'drop_tables_for_good', 'element_type', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'numbers_of', 'others', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'require_backup', 'require_gate', 'require_mark', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_step', 'require_valid', 'restore_columns', 'restore_removed', 'restore_table', 'rights_fault', 'run_if', 'running_writers', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since')
                  AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.refobjid = p.oid
                                  AND d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass) LOOP
     EXECUTE todo;
@@ -2134,6 +2134,7 @@ DECLARE
   part bigint;
   kept bigint;
   sum_kept bigint;
+  touched boolean;
   within text;
   loud text;
 BEGIN
@@ -2145,8 +2146,14 @@ BEGIN
       PERFORM pg_catalog.set_config('row_security', 'off', true);  -- a policy would hide rows
       loud := NULL;
       IF work ? 'found' THEN
-        EXECUTE pg_catalog.format('SELECT count(*) FILTER (WHERE s.%s), array_agg(DISTINCT (s.ctid::text::point)[0]::bigint / %s) '
-          'FILTER (WHERE %s) FROM ONLY %s AS s', work ->> 'mark', pages, work ->> 'found', member) INTO kept, parts;
+        -- The server may use several processes for this read. Only if a row is found, another read lists the pages.
+        EXECUTE pg_catalog.format('SELECT count(*) FILTER (WHERE s.%s), bool_or(%s) FROM ONLY %s AS s', work ->> 'mark',
+          work ->> 'found', member) INTO kept, touched;
+        parts := NULL;
+        IF touched THEN
+          EXECUTE pg_catalog.format('SELECT array_agg(part) FROM (SELECT DISTINCT (s.ctid::text::point)[0]::bigint / %s AS part '
+            'FROM ONLY %s AS s WHERE %s) AS found', pages, member, work ->> 'found') INTO parts;
+        END IF;
         sum_kept := sum_kept + kept;
       ELSE
         parts := ARRAY(SELECT pg_catalog.generate_series(0, pg_catalog.pg_relation_size(member::pg_catalog.regclass)
@@ -2253,7 +2260,7 @@ BEGIN
   FOR item IN SELECT each ->> 'name' AS name, each ->> 'hidden' AS hidden FROM jsonb_array_elements(entry.columns) AS each LOOP
     EXECUTE format('ALTER TABLE %s RENAME COLUMN %I TO %I', target, item.hidden, item.name);
   END LOOP;
-  PERFORM pipestate.unhide_names(entry.renamed);
+  PERFORM pipestate.unhide_names(entry.renamed, target);
   FOR item IN SELECT each, place FROM jsonb_array_elements(entry.removed) WITH ORDINALITY AS e (each, place) ORDER BY place DESC LOOP
     PERFORM pipestate.restore_removed(entry, target, item.each, item.place);
   END LOOP;
@@ -2263,20 +2270,26 @@ BEGIN
          table_name = (SELECT relname FROM pg_class WHERE oid = target) WHERE id = entry.id;
 END
 $$;
-CREATE OR REPLACE FUNCTION pipestate.unhide_names(the_renamed jsonb) RETURNS void
+CREATE OR REPLACE FUNCTION pipestate.unhide_names(the_renamed jsonb, the_relation regclass) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   item record;
 BEGIN
-  FOR item IN SELECT each ->> 'kind' AS kind, each ->> 'name' AS name, each ->> 'hidden' AS hidden, namespace::regnamespace AS place
-                FROM jsonb_array_elements(the_renamed) AS each CROSS JOIN LATERAL (
-                  SELECT relnamespace FROM pg_class WHERE each ->> 'kind' <> 'statistics' AND relname = each ->> 'hidden'
+  FOR item IN SELECT renamed.kind, renamed.name, renamed.hidden, found.statement
+                FROM jsonb_to_recordset(the_renamed) AS renamed (kind text, name text, hidden text) CROSS JOIN LATERAL (
+                  SELECT format('ALTER %s %s.%I RENAME', upper(kind), relnamespace::regnamespace, relname) FROM pg_class
+                   WHERE kind IN ('index', 'sequence') AND relname = hidden
                   UNION ALL
-                  SELECT stxnamespace FROM pg_statistic_ext WHERE each ->> 'kind' = 'statistics' AND stxname = each ->> 'hidden'
-                ) AS found (namespace) WHERE each ->> 'kind' <> 'table'
+                  SELECT format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname) FROM pg_statistic_ext
+                   WHERE kind = 'statistics' AND stxname = hidden
+                  UNION ALL
+                  SELECT format('ALTER TABLE %s RENAME CONSTRAINT %I', conrelid::regclass, conname) FROM pg_constraint
+                   WHERE kind = 'check' AND conname = hidden AND coninhcount = 0
+                     AND conrelid IN (SELECT pipestate.family(the_relation))
+                ) AS found (statement)
   LOOP
     BEGIN
-      EXECUTE format('ALTER %s %s.%I RENAME TO %I', upper(item.kind), item.place, item.hidden, item.name);
+      EXECUTE format('%s TO %I', item.statement, item.name);
     EXCEPTION WHEN duplicate_table OR duplicate_object THEN
       PERFORM pipestate.warn(format('%s %s exists already, made since: the restored one is called %s', item.kind, item.name, item.hidden));
     END;
@@ -2391,7 +2404,7 @@ BEGIN
     EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %s', item.hidden, item.schema);
     EXECUTE format('ALTER TABLE %s.%I RENAME TO %I', item.schema, item.hidden, item.name);
   END LOOP;
-  PERFORM pipestate.unhide_names(entry.renamed);
+  PERFORM pipestate.unhide_names(entry.renamed, relation);
   FOR item IN SELECT each, place FROM jsonb_array_elements(entry.removed) WITH ORDINALITY AS e (each, place) ORDER BY place DESC LOOP
     PERFORM pipestate.restore_removed(entry, relation, item.each, item.place);
   END LOOP;
@@ -2876,7 +2889,7 @@ BEGIN
              'comment', obj_description(c.oid, 'pg_constraint'))
       FROM member JOIN pg_constraint c ON conrelid = relation
      WHERE (conkey && going OR contype = 'c' AND 0 = ANY (conkey)) AND conparentid = 0  -- 0: the whole row
-       AND (contype = 'f' OR contype = 'c' AND conislocal
+       AND (contype = 'f' OR contype = 'c' AND conislocal AND NOT pipestate.check_stays(c, going, the_derived)
            OR contype = 'n' AND NOT EXISTS (SELECT FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
                 WHERE attrelid = relation AND attnum = ANY (conkey)
                   AND attgenerated = '' AND (atthasdef OR attidentity <> '' OR typdefault IS NOT NULL)))
@@ -2925,6 +2938,30 @@ BEGIN
   SELECT coalesce(jsonb_agg(item ORDER BY part, place, item ->> 'name'), '[]') FROM found);
 END
 $$;
+CREATE OR REPLACE FUNCTION pipestate.check_stays(the_check pg_constraint, the_hidden smallint[], the_derived text[]) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
+SET standard_conforming_strings = on AS $$
+DECLARE
+  condition CONSTANT text := pg_get_expr(the_check.conbin, the_check.conrelid);
+  nulls text;
+  accepts boolean;
+BEGIN
+  IF NOT the_check.convalidated OR NOT the_check.conkey <@ the_hidden
+      OR the_check.conkey && pipestate.numbers_of(the_check.conrelid, the_derived)
+      OR condition ~* '[\w"][(]|\mcurrent_|\mlocaltime|user\M|::(date|time|interval|reg)' OR EXISTS (
+        SELECT FROM pg_depend WHERE classid = 'pg_constraint'::regclass AND objid = the_check.oid
+           AND refclassid NOT IN ('pg_class'::regclass, 'pg_type'::regclass)) OR EXISTS (
+        SELECT FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
+         WHERE attrelid = the_check.conrelid AND attnum = ANY (the_check.conkey)
+           AND (atthasdef OR attidentity <> '' OR attgenerated <> '' OR typtype = 'd')) THEN
+    RETURN false;
+  END IF;
+  SELECT string_agg(format('NULL::%s AS %I', format_type(atttypid, atttypmod), attname), ', ') INTO nulls FROM pg_attribute
+   WHERE attrelid = the_check.conrelid AND attnum = ANY (the_check.conkey);
+  EXECUTE format('SELECT (%s) IS NOT FALSE FROM (SELECT %s) AS new_row', condition, nulls) INTO accepts;
+  RETURN accepts;
+END
+$$;
 CREATE OR REPLACE FUNCTION pipestate.with_hidden_definitions(the_removed jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -2948,20 +2985,24 @@ BEGIN
   ), removed AS (
     SELECT (each ->> 'index_oid')::oid AS oid FROM jsonb_array_elements(pipestate.removed_with(the_relation, the_columns, '{}', the_derived)) AS each
   ), found AS (
-    SELECT 'index' AS kind, i.oid, i.relname AS name, i.relnamespace::regnamespace AS place
+    SELECT 'index' AS kind, i.oid, i.relname AS name, format('ALTER INDEX %s RENAME', i.oid::regclass) AS statement
       FROM member JOIN pg_index x ON indrelid = relation JOIN pg_class i ON i.oid = indexrelid
      WHERE pipestate.index_columns(i.oid) && going AND i.oid NOT IN (SELECT oid FROM removed WHERE oid IS NOT NULL)
        AND NOT EXISTS (SELECT FROM pg_inherits JOIN removed ON removed.oid = inhparent WHERE inhrelid = i.oid)
     UNION ALL
-    SELECT 'statistics', s.oid, stxname, stxnamespace::regnamespace
+    SELECT 'statistics', s.oid, stxname, format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname)
       FROM member JOIN pg_statistic_ext s ON stxrelid = relation
      WHERE EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_statistic_ext'::regclass AND objid = s.oid
                       AND refobjid = relation AND refobjsubid = ANY (going))
+    UNION ALL
+    SELECT 'check', c.oid, conname, format('ALTER TABLE %s RENAME CONSTRAINT %I', relation, conname)
+      FROM member JOIN pg_constraint c ON conrelid = relation AND contype = 'c' AND coninhcount = 0
+     WHERE conkey && going AND pipestate.check_stays(c, going, the_derived)
   ), numbered AS (
     SELECT *, format('_pipestate_%s_x%s', n, row_number() OVER (ORDER BY kind, name, oid)) AS hidden FROM found
   )
-  SELECT coalesce(jsonb_agg(jsonb_build_object('kind', kind, 'name', name, 'hidden', hidden, 'schema', place::text,
-           'hide', format('ALTER %s %s.%I RENAME TO %I', upper(kind), place, name, hidden)) ORDER BY hidden), '[]')
+  SELECT coalesce(jsonb_agg(jsonb_build_object('kind', kind, 'name', name, 'hidden', hidden,
+           'hide', format('%s TO %I', statement, hidden)) ORDER BY hidden), '[]')
     FROM numbered);
 END
 $$;

@@ -322,7 +322,7 @@ END
 $$;
 
 -- Run what was prepared, a few pages of the table at a time and each in a transaction of its own; or at once, in this one.
--- One read of the table finds the pages with rows to fill, and counts those of the contract.
+-- One read of the table says whether there are rows to fill, and counts those of the contract.
 CREATE OR REPLACE PROCEDURE pipestate.fill(commits boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -335,6 +335,7 @@ DECLARE
   part bigint;
   kept bigint;
   sum_kept bigint;
+  touched boolean;
   within text;
   loud text;
 BEGIN
@@ -346,8 +347,14 @@ BEGIN
       PERFORM pg_catalog.set_config('row_security', 'off', true);  -- a policy would hide rows
       loud := NULL;
       IF work ? 'found' THEN
-        EXECUTE pg_catalog.format('SELECT count(*) FILTER (WHERE s.%s), array_agg(DISTINCT (s.ctid::text::point)[0]::bigint / %s) '
-          'FILTER (WHERE %s) FROM ONLY %s AS s', work ->> 'mark', pages, work ->> 'found', member) INTO kept, parts;
+        -- The server may use several processes for this read. Only if a row is found, another read lists the pages.
+        EXECUTE pg_catalog.format('SELECT count(*) FILTER (WHERE s.%s), bool_or(%s) FROM ONLY %s AS s', work ->> 'mark',
+          work ->> 'found', member) INTO kept, touched;
+        parts := NULL;
+        IF touched THEN
+          EXECUTE pg_catalog.format('SELECT array_agg(part) FROM (SELECT DISTINCT (s.ctid::text::point)[0]::bigint / %s AS part '
+            'FROM ONLY %s AS s WHERE %s) AS found', pages, member, work ->> 'found') INTO parts;
+        END IF;
         sum_kept := sum_kept + kept;
       ELSE
         parts := ARRAY(SELECT pg_catalog.generate_series(0, pg_catalog.pg_relation_size(member::pg_catalog.regclass)
@@ -462,7 +469,7 @@ BEGIN
   FOR item IN SELECT each ->> 'name' AS name, each ->> 'hidden' AS hidden FROM jsonb_array_elements(entry.columns) AS each LOOP
     EXECUTE format('ALTER TABLE %s RENAME COLUMN %I TO %I', target, item.hidden, item.name);
   END LOOP;
-  PERFORM pipestate.unhide_names(entry.renamed);
+  PERFORM pipestate.unhide_names(entry.renamed, target);
   FOR item IN SELECT each, place FROM jsonb_array_elements(entry.removed) WITH ORDINALITY AS e (each, place) ORDER BY place DESC LOOP
     PERFORM pipestate.restore_removed(entry, target, item.each, item.place);
   END LOOP;
@@ -473,21 +480,28 @@ BEGIN
 END
 $$;
 
--- Rename indexes, statistics and sequences back, found by their hidden names; one whose name is taken keeps the hidden one.
-CREATE OR REPLACE FUNCTION pipestate.unhide_names(the_renamed jsonb) RETURNS void
+-- Rename indexes, statistics, sequences and CHECKs back, found by their hidden names; one whose name is taken keeps the
+-- hidden one.
+CREATE OR REPLACE FUNCTION pipestate.unhide_names(the_renamed jsonb, the_relation regclass) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   item record;
 BEGIN
-  FOR item IN SELECT each ->> 'kind' AS kind, each ->> 'name' AS name, each ->> 'hidden' AS hidden, namespace::regnamespace AS place
-                FROM jsonb_array_elements(the_renamed) AS each CROSS JOIN LATERAL (
-                  SELECT relnamespace FROM pg_class WHERE each ->> 'kind' <> 'statistics' AND relname = each ->> 'hidden'
+  FOR item IN SELECT renamed.kind, renamed.name, renamed.hidden, found.statement
+                FROM jsonb_to_recordset(the_renamed) AS renamed (kind text, name text, hidden text) CROSS JOIN LATERAL (
+                  SELECT format('ALTER %s %s.%I RENAME', upper(kind), relnamespace::regnamespace, relname) FROM pg_class
+                   WHERE kind IN ('index', 'sequence') AND relname = hidden
                   UNION ALL
-                  SELECT stxnamespace FROM pg_statistic_ext WHERE each ->> 'kind' = 'statistics' AND stxname = each ->> 'hidden'
-                ) AS found (namespace) WHERE each ->> 'kind' <> 'table'
+                  SELECT format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname) FROM pg_statistic_ext
+                   WHERE kind = 'statistics' AND stxname = hidden
+                  UNION ALL
+                  SELECT format('ALTER TABLE %s RENAME CONSTRAINT %I', conrelid::regclass, conname) FROM pg_constraint
+                   WHERE kind = 'check' AND conname = hidden AND coninhcount = 0
+                     AND conrelid IN (SELECT pipestate.family(the_relation))
+                ) AS found (statement)
   LOOP
     BEGIN
-      EXECUTE format('ALTER %s %s.%I RENAME TO %I', upper(item.kind), item.place, item.hidden, item.name);
+      EXECUTE format('%s TO %I', item.statement, item.name);
     EXCEPTION WHEN duplicate_table OR duplicate_object THEN
       PERFORM pipestate.warn(format('%s %s exists already, made since: the restored one is called %s', item.kind, item.name, item.hidden));
     END;
@@ -608,7 +622,7 @@ BEGIN
     EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %s', item.hidden, item.schema);
     EXECUTE format('ALTER TABLE %s.%I RENAME TO %I', item.schema, item.hidden, item.name);
   END LOOP;
-  PERFORM pipestate.unhide_names(entry.renamed);
+  PERFORM pipestate.unhide_names(entry.renamed, relation);
   FOR item IN SELECT each, place FROM jsonb_array_elements(entry.removed) WITH ORDINALITY AS e (each, place) ORDER BY place DESC LOOP
     PERFORM pipestate.restore_removed(entry, relation, item.each, item.place);
   END LOOP;
