@@ -1134,7 +1134,9 @@ BEGIN
   IF (state ->> 'filled')::boolean THEN
     state := pipestate.settle_gate(state, true);
   END IF;
-  PERFORM set_config('pipestate.gate_state', (state || '{"pass": "judged"}')::text, true);
+  PERFORM set_config('pipestate.gate_state', (state || '{"pass": "judged"}')::text, true),
+    set_config('pipestate.others', CASE WHEN (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL
+      THEN pipestate.others()::text ELSE '{}' END, true);
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.evaluate_again(revision text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1177,8 +1179,8 @@ BEGIN
   END IF;
   PERFORM set_config('pipestate.gate_state', '', true), set_config('pipestate.gate', revision, true),
     pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
-  PERFORM set_config('pipestate.others', CASE WHEN (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL
-    THEN pipestate.others()::text ELSE '' END, true);
+  PERFORM set_config('pipestate.others', (current_setting('pipestate.others')::jsonb - ARRAY(SELECT l.relation::text FROM pg_locks l
+    WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock'))::text, true);
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.settle_gate(state jsonb, whole boolean) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp

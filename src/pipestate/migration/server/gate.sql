@@ -127,7 +127,8 @@ BEGIN
   PERFORM set_config('pipestate.gate_state', state::text, true);
 END $$;
 
--- Judge the pass without a lock: `checks` is how many there must be. A closed gate ends here.
+-- Judge the pass without a lock: `checks` is how many there must be. A closed gate ends here. What other tables hold is
+-- read now, because that takes time in a large database.
 CREATE OR REPLACE PROCEDURE pipestate.judge_gate(revision text, checks integer)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -140,7 +141,9 @@ BEGIN
   IF (state ->> 'filled')::boolean THEN
     state := pipestate.settle_gate(state, true);
   END IF;
-  PERFORM set_config('pipestate.gate_state', (state || '{"pass": "judged"}')::text, true);
+  PERFORM set_config('pipestate.gate_state', (state || '{"pass": "judged"}')::text, true),
+    set_config('pipestate.others', CASE WHEN (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL
+      THEN pipestate.others()::text ELSE '{}' END, true);
 END $$;
 
 -- Evaluate again, under the lock: what a late write could turn, or the whole phase where the tables were empty before.
@@ -187,8 +190,8 @@ BEGIN
   END IF;
   PERFORM set_config('pipestate.gate_state', '', true), set_config('pipestate.gate', revision, true),
     pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
-  PERFORM set_config('pipestate.others', CASE WHEN (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL
-    THEN pipestate.others()::text ELSE '' END, true);
+  PERFORM set_config('pipestate.others', (current_setting('pipestate.others')::jsonb - ARRAY(SELECT l.relation::text FROM pg_locks l
+    WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock'))::text, true);
 END $$;
 
 -- Decide and record: refuse where a blocking check does not hold or none was asked, unless the gate is forced or not enforced.

@@ -24,7 +24,7 @@ BEGIN
   END LOOP;
 END $$;
 
--- The tables that hold rows and that the gate has not locked, each with its name, file and columns.
+-- The tables that hold rows and are not locked yet, each with its name, file and columns.
 CREATE OR REPLACE FUNCTION pipestate.others() RETURNS jsonb
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   SELECT coalesce(jsonb_object_agg(c.oid, jsonb_build_object('name',
