@@ -2828,7 +2828,7 @@ BEGIN
 
   -- Record with the names that people know, then rename, then remove.
   removed := pipestate.removed_with(the_relation, the_columns, the_triggers, the_derived);
-  renamed := pipestate.renamed_with(the_relation, the_columns, the_derived, n);
+  renamed := pipestate.renamed_with(the_relation, the_columns, the_derived, removed, n);
   EXECUTE format('SELECT EXISTS (SELECT FROM %s)', the_relation) INTO held;
   FOR item IN SELECT each ->> 'name' AS name, each ->> 'hidden' AS hidden FROM jsonb_array_elements(hidden) AS each LOOP
     EXECUTE format('ALTER TABLE %s RENAME COLUMN %I TO %I', the_relation, item.name, item.hidden);
@@ -2977,15 +2977,15 @@ BEGIN
     LEFT JOIN pg_class i ON i.oid = (each ->> 'index_oid')::oid LEFT JOIN pg_index ON indexrelid = i.oid);
 END
 $$;
-CREATE OR REPLACE FUNCTION pipestate.renamed_with(the_relation regclass, the_columns text[], the_derived text[], n bigint)
-RETURNS jsonb
+CREATE OR REPLACE FUNCTION pipestate.renamed_with(
+  the_relation regclass, the_columns text[], the_derived text[], the_removed jsonb, n bigint) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN (
   WITH member AS (
     SELECT relation, pipestate.numbers_of(relation, the_columns) AS going FROM pipestate.family(the_relation) AS f (relation)
   ), removed AS (
-    SELECT (each ->> 'index_oid')::oid AS oid FROM jsonb_array_elements(pipestate.removed_with(the_relation, the_columns, '{}', the_derived)) AS each
+    SELECT (each ->> 'index_oid')::oid AS oid FROM jsonb_array_elements(the_removed) AS each
   ), found AS (
     SELECT 'index' AS kind, i.oid, i.relname AS name, format('ALTER INDEX %s RENAME', i.oid::regclass) AS statement
       FROM member JOIN pg_index x ON indrelid = relation JOIN pg_class i ON i.oid = indexrelid

@@ -81,9 +81,9 @@ def refuse_drop(drop: Drop) -> None:
     body = "\n".join(f"  fault := coalesce(fault, {fault});" for fault in faults)
     # The same queries run under the lock: this session has planned them before.
     body += "".join(
-        f"\n  PERFORM pipestate.removed_with({_of(some)}, {_array(some.columns)}, {_array(drop.triggers)}, "
-        f"{_array(list(some.derived))}), "
-        f"pipestate.renamed_with({_of(some)}, {_array(some.columns)}, {_array(list(some.derived))}, 0);"
+        f"\n  PERFORM pipestate.renamed_with({_of(some)}, {_array(some.columns)}, {_array(list(some.derived))}, "
+        f"pipestate.removed_with({_of(some)}, {_array(some.columns)}, {_array(drop.triggers)}, "
+        f"{_array(list(some.derived))}), 0);"
         for some in drop.columns
     )
     sql.do(
