@@ -137,15 +137,18 @@ def _for_psycopg2(url: "URL") -> "URL":
 
 
 def shown(url: "URL") -> str:
-    """Return the URL for display: the password masked, the driver removed.
+    """Return the URL for display: the password masked, the driver removed, hosts and sockets in plain letters.
 
-    >>> shown(parse_url("postgresql://app:secret@db/civic"))
-    'postgresql://app:***@db/civic'
+    >>> shown(parse_url("postgresql://app:secret@db/civic")), shown(parse_url("postgresql:///civic?host=%2Frun%2Fpg"))
+    ('postgresql://app:***@db/civic', 'postgresql:///civic?host=/run/pg')
     """
     bare = url.set(drivername=url.drivername.partition("+")[0])
     secret = [name for name in bare.query if "password" in name.lower()]
+    address, mark, query = (
+        bare.difference_update_query(secret).render_as_string(hide_password=True).partition("?")
+    )
     # SQLAlchemy 2.0 leaves control characters in a name unescaped.
-    return plain(bare.difference_update_query(secret).render_as_string(hide_password=True))
+    return plain(address + mark + query.replace("%2F", "/").replace("%3A", ":"))
 
 
 def without_secrets(message: str, url: "URL") -> str:
