@@ -116,6 +116,18 @@ FORMS = {
         "CREATE TRIGGER t AFTER INSERT ON derived FOR EACH STATEMENT EXECUTE FUNCTION f()",
         "INSERT INTO derived VALUES (2)",
     ),
+    "deferred trigger": sql(
+        "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN DROP TABLE cache; RETURN NULL; END'",
+        'CREATE CONSTRAINT TRIGGER "at the end" AFTER INSERT ON derived DEFERRABLE INITIALLY DEFERRED '
+        "FOR EACH ROW EXECUTE FUNCTION f()",
+        "INSERT INTO derived VALUES (2)",
+    ),
+    "trigger, deferred by the revision": sql(
+        "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN TRUNCATE cache; RETURN NULL; END'",
+        "CREATE CONSTRAINT TRIGGER t AFTER INSERT ON derived DEFERRABLE FOR EACH ROW EXECUTE FUNCTION f()",
+        "SET CONSTRAINTS ALL DEFERRED",
+        "INSERT INTO derived VALUES (2)",
+    ),
     "rule of thumb: rename, then drop": sql("ALTER TABLE items RENAME TO old_items", "DROP TABLE old_items"),
     "move, then drop": sql("ALTER TABLE items SET SCHEMA sales", "DROP TABLE sales.items"),
     "delete, then drop": sql("DELETE FROM items", "DROP TABLE items"),

@@ -8,6 +8,14 @@ from support.servers import Database
 HARMLESS = {
     "nothing": "pass",
     "a new table": sql("CREATE TABLE fresh (id integer)"),
+    "a deferred trigger and a deferred key": sql(
+        "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+        "CREATE CONSTRAINT TRIGGER t AFTER INSERT ON orders DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION f()",
+        "ALTER TABLE items ALTER CONSTRAINT items_order_id_fkey DEFERRABLE INITIALLY DEFERRED",
+        "INSERT INTO items VALUES (7, 7)",
+        "INSERT INTO orders (id) VALUES (7)",
+    ),
     "a new column": sql("ALTER TABLE orders ADD COLUMN fresh text"),
     "a new column, not null": "op.add_column('orders', sa.Column('fresh', sa.Integer, server_default='0', nullable=False))",
     "create, copy, drop, rename": sql(

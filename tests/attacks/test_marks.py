@@ -97,6 +97,11 @@ ELSEWHERE = {
     "rows": "TRUNCATE customers",
     "rows of a table that points at it": "TRUNCATE old_orders CASCADE",
     "a partition": "DROP TABLE events",
+    "deferred trigger": (
+        "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN DROP TABLE customers; RETURN NULL; END'; "
+        "CREATE CONSTRAINT TRIGGER t AFTER INSERT ON shop.kept DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION f(); INSERT INTO shop.kept VALUES (2)"
+    ),
 }
 OTHERS = (
     "CREATE SCHEMA shop",

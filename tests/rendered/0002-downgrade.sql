@@ -271,13 +271,15 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE PROCEDURE pg_temp.pipestate_end_revision(
-  revision text, direction text, mode text, reason text, statements text, own boolean)
+  revision text, direction text, mode text, reason text, statements text, own boolean,
+  path text DEFAULT pg_catalog.current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   found jsonb;
   said text;
   options text;
 BEGIN
+  PERFORM pipestate.fire_deferred(path);
   IF current_setting('pipestate.begun', true) IS DISTINCT FROM revision THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       'revision %s was not begun in this transaction: run the whole script', revision);

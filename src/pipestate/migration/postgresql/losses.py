@@ -153,6 +153,10 @@ _LOCKED = (
     "SELECT relation::bigint FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() "
     "AND locktype = 'relation' AND mode = 'AccessExclusiveLock'"
 )
+_FIRE_DEFERRED = (
+    f"DO $fire$ DECLARE path text := pg_catalog.current_setting('search_path'); "
+    f"BEGIN {body_of('fire_deferred')}; END $fire$"
+)
 _NO_TRANSACTION, _NO_SAVEPOINT = "25P01", "3B001"
 
 
@@ -169,6 +173,7 @@ def compare(
     Every loss needs a lock. So only tables that this transaction has locked are read and compared: they are
     few, and another session may change others meanwhile.
     """
+    ask_driver(connection, _FIRE_DEFERRED)
     locked = {int(oid) for (oid,) in ask_driver(connection, _LOCKED)}
     if not locked:
         return before, []

@@ -37,14 +37,17 @@ $$;
 
 -- Refuse a revision that has dropped or emptied one of those tables, or dropped a column of it, behind its gate. Only tables
 -- that were locked since can have lost anything.
-CREATE OR REPLACE PROCEDURE pipestate.require_others(revision text)
+CREATE OR REPLACE PROCEDURE pipestate.require_others(
+  revision text, path text DEFAULT pg_catalog.current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   before jsonb := coalesce(nullif(current_setting('pipestate.others', true), ''), '{}');
-  touched bigint[] := ARRAY(SELECT DISTINCT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid()
-    AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND before ? l.relation::text);
+  touched bigint[];
   lost text;
 BEGIN
+  PERFORM pipestate.fire_deferred(path);
+  touched := ARRAY(SELECT DISTINCT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid()
+    AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND before ? l.relation::text);
   IF touched = '{}' THEN RETURN; END IF;
   SELECT string_agg(before -> t.number::text ->> 'name', ', ' ORDER BY before -> t.number::text ->> 'name') INTO lost
     FROM unnest(touched) AS t (number) LEFT JOIN pipestate.catalogue() c ON c.oid = t.number

@@ -1,3 +1,24 @@
+-- Run the deferred triggers of the project now, on its own search_path: at COMMIT nobody would compare what they drop. Keys
+-- stay deferred. The guard runs the body as a block of its own, so every name is qualified.
+CREATE OR REPLACE FUNCTION pipestate.fire_deferred(path text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  named text;
+  mode text;
+BEGIN
+  FOR mode, named IN
+    SELECT m.mode, pg_catalog.string_agg(pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(c.conname)), ', ')
+      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.connamespace
+     CROSS JOIN (VALUES (1, 'IMMEDIATE'), (2, 'DEFERRED')) AS m (place, mode)
+     WHERE c.contype OPERATOR(pg_catalog.=) 't' AND c.condeferrable
+       AND (m.place OPERATOR(pg_catalog.=) 1 OR c.condeferred)
+     GROUP BY m.place, m.mode ORDER BY m.place
+  LOOP
+    PERFORM pg_catalog.set_config('search_path', path, true);
+    EXECUTE pg_catalog.concat_ws(' ', 'SET CONSTRAINTS', named, mode);
+  END LOOP;
+END $$;
+
 -- Read the columns of a row of the catalogue.
 CREATE OR REPLACE FUNCTION pipestate.listed_columns(columns text)
 RETURNS TABLE (number integer, type bigint, modifier integer, filled boolean, name text)
@@ -163,13 +184,15 @@ END $$;
 
 -- Judge what was done since begin_revision. `mode` is refuse, warn, force or allow; `own` spares what pipestate itself has made.
 CREATE OR REPLACE PROCEDURE pipestate.end_revision(
-  revision text, direction text, mode text, reason text, statements text, own boolean)
+  revision text, direction text, mode text, reason text, statements text, own boolean,
+  path text DEFAULT pg_catalog.current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   found jsonb;
   said text;
   options text;
 BEGIN
+  PERFORM pipestate.fire_deferred(path);
   IF current_setting('pipestate.begun', true) IS DISTINCT FROM revision THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       'revision %s was not begun in this transaction: run the whole script', revision);
