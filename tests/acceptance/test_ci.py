@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from support.alembic_runs import Chain
-from support.ci_page import ACTION_PAGE, runner, steps, workflow, yaml_of_the_page
+from support.ci_page import ACTION_PAGE, FIRST_CHECK, runner, steps, workflow, yaml_of_the_page
 from support.documentation import find_page, lay_out
 from support.github_runner import ACTION, OURS, THEIRS, Runner
 from support.servers import Database
@@ -36,10 +36,11 @@ def checkout(tmp_path: Path) -> Path:
     return directory
 
 
-def test_the_workflow_has_the_parts_that_github_wants() -> None:
-    flow = workflow()
-    assert set(flow[True]) == {"pull_request", "schedule"}  # `on` is a boolean to YAML 1.1
-    for job in flow["jobs"].values():
+def test_the_workflows_have_the_parts_that_github_wants() -> None:
+    fresh, flow = workflow(FIRST_CHECK), workflow()
+    assert fresh[True] == ["pull_request"]  # `on` is a boolean to YAML 1.1
+    assert set(flow[True]) == {"pull_request", "schedule"}
+    for job in (*fresh["jobs"].values(), *flow["jobs"].values()):
         assert job["runs-on"] == "ubuntu-latest"
         for step in job["steps"]:
             assert ("run" in step) != ("uses" in step)
