@@ -142,7 +142,6 @@ WORLDS: dict[str, Callable[[Database], None]] = {
     "legacy": fill_legacy,
     "legacy at 0005": partial(fill_legacy_at, revision="0005"),
     "scene at 0005": scene_at_0005,
-    "empty": lambda _: None,
 }
 
 
