@@ -14,7 +14,6 @@ from support.servers import Database
 
 CI = find_page("ci-github.md")
 FIRST_CHECK = find_page("first-check.md")
-ACTION_PAGE = find_page("github-action.md")
 BIN = Path(sys.executable).parent
 GIT = {
     "GIT_AUTHOR_NAME": "a",
