@@ -90,11 +90,11 @@ bench: $(READY) ## run every benchmark, up to 5 million rows; results.json and d
 	  $(BIN)/python benchmarks/_scale_page.py; exit $$code
 
 scale: $(READY) ## measure verify and the contract up to ten million rows, into docs/explanation/scale.md (takes two hours)
-	@mkdir -p build && rm -f build/scale_verify.json build/scale_chain.json
+	@mkdir -p build && rm -f build/scale_verify.json
 	@code=0; \
 	  $(BIN)/python benchmarks/verify.py --sizes $(SIZES) --json build/scale_verify.json || code=1; \
-	  $(BIN)/python benchmarks/writer_stall.py --only chain --sites 10000000 --rounds 1 --json build/scale_chain.json || code=1; \
-	  $(BIN)/python benchmarks/_scale_page.py build/scale_verify.json build/scale_chain.json; exit $$code
+	  $(BIN)/python benchmarks/writer_stall.py --only chain --sites 10000000 --rounds 1 || code=1; \
+	  $(BIN)/python benchmarks/_scale_page.py build/scale_verify.json; exit $$code
 
 clean: ## remove the virtual environment and what builds leave behind
 	rm -rf $(VENV) $(LOWEST) dist build .mypy_cache .ruff_cache

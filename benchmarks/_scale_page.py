@@ -1,8 +1,8 @@
-"""Write what `verify.py --json` and `writer_stall.py --json` found into docs/explanation/scale.md, and the chart beside it.
+"""Write what `verify.py --json` found into docs/explanation/scale.md, and the chart beside it.
 
 What the other benchmarks found comes from results.json, each time.
 
-    python benchmarks/_scale_page.py verify.json contract.json
+    python benchmarks/_scale_page.py verify.json
 
 Each part stands between `<!-- measured: NAME -->` and `<!-- end -->`; everything else on the page stays.
 """
@@ -10,7 +10,6 @@ Each part stands between `<!-- measured: NAME -->` and `<!-- end -->`; everythin
 import json
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,23 +45,6 @@ READS = {
     "manual-interventions": "90 days of reconciliations",
 }
 FLAT_MS = 10.0  # less than that is noise
-MANY_ROWS, MANY_TENANTS = 10**9, 10**4
-# Kept figures from which 10⁹ rows and 10⁴ tenants follow: what, how many, and in which unit the figure is.
-PAST = {
-    "backfill: 5,000,000 rows, a page's backfill, rows a second": (
-        *("10⁹ rows, a page's backfill", MANY_ROWS),
-        "rows/s",
-    ),
-    "fleet: 1000 databases of 300 sites, milliseconds each": (
-        "10⁴ tenants, `fleet verify`",
-        MANY_TENANTS,
-        "ms",
-    ),
-    "fleet: 1000 databases of 300 sites, milliseconds of the process's own work each": (
-        *("10⁴ tenants, one process at the least, however many servers", MANY_TENANTS),
-        "ms",
-    ),
-}
 STILL_FLAT = 1.5  # times as long is still flat
 
 
@@ -98,56 +80,19 @@ def verify_part(found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def contract_part(found: dict[str, Any]) -> str:
-    lines = [
-        _machine(found["machine"]),
-        "",
-        f"| {found['sites']:,} sites, {found['writers']} writers | takes | longest lock | longest wait of a writer |",
-        "|---|---:|---:|---:|",
-        *(
-            f"| {arm['name'].replace('idle:', 'no migration, beside')} | {arm['seconds']:.0f} s "
-            f"| {arm['locked'] * 1e3:.0f} ms | {arm['longest'] * 1e3:.0f} ms |"
-            for arm in found["arms"]
-        ),
-        "",
-        *_goals(found["goals"]),
+def goals_part(kept: dict[str, Any]) -> str:
+    """List what the contract's benchmark found, and every missed goal; count the others."""
+    goals = {name: found for name, found in kept.items() if not name.startswith(("verify:", "startup:"))}
+    rows = [
+        f"| {name} | {found['wanted']} | {found['value']:.2f}{'' if found['ok'] else ', missed'} |"
+        for name, found in sorted(goals.items())
+        if name.startswith("contract:") or not found["ok"]
     ]
-    return "\n".join(lines)
-
-
-def others_part(kept: dict[str, Any]) -> str:
-    """List what benchmarks without a part of their own have found."""
-    rows = (
-        f"| {name.replace('|', '&#124;')} | {found['wanted']} "
-        f"| {found['value']:.2f}{'' if found['ok'] else ', missed'} |"
-        for name, found in sorted(kept.items())
-        if not name.startswith(("verify:", "startup:"))
+    more = len(goals) - len(rows)
+    counted = (
+        f"{more} more goals are met; `benchmarks/results.json` has each figure with its machine and day."
     )
-    return "\n".join(["| benchmark | wanted | found |", "|---|---|---:|", *rows])
-
-
-def past_part(chain: dict[str, Any], kept: dict[str, Any]) -> str:
-    """Work out 10⁹ rows and 10⁴ tenants in proportion to what was measured; say from which figure."""
-    times = MANY_ROWS / chain["sites"]
-    idle = {arm["name"]: arm for arm in chain["arms"]}
-    rows = ["| on paper | takes | log | in proportion to |", "|---|---:|---:|---|"]
-    for arm in chain["arms"]:
-        if beside := idle.get(f"idle: {arm['name']}"):
-            log = arm["log_bytes"] - beside["log_bytes"] / beside["seconds"] * arm["seconds"]
-            rows.append(
-                f"| 10⁹ rows, {arm['name']} | {arm['seconds'] * times / 3600:.1f} h | {max(log, 0) * times / 1e9:.0f} GB "
-                f"| {arm['seconds']:.0f} s, {max(log, 0) / 1e9:.1f} GB besides the writers', at {chain['sites']:,} sites |"
-            )
-    for name, (what, amount, per) in PAST.items():
-        if name in kept:
-            value = kept[name]["value"]
-            hours = (amount * value / 1e3 if per == "ms" else amount / value) / 3600
-            takes = f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min"
-            rows.append(f"| {what} | {takes} | | {value:,.0f} {per}: {name} |")
-    return "\n".join(rows)
-
-
-PARTS: dict[str, Callable[[dict[str, Any]], str]] = {"verify": verify_part, "contract": contract_part}
+    return "\n".join(["| benchmark | wanted | found |", "|---|---|---:|", *rows, "", counted])
 
 
 def _machine(about: dict[str, Any]) -> str:
@@ -159,7 +104,7 @@ def _machine(about: dict[str, Any]) -> str:
 
 
 def _checks(sizes: list[dict[str, Any]]) -> list[str]:
-    """By check, its slowest phase; those that read no table of the application in one line."""
+    """By check, its slowest phase; those below ten milliseconds at the largest size in one line."""
     slowest: dict[str, list[float]] = {}
     for name in sizes[-1]["checks_ms"]:
         times = [each["checks_ms"][name] for each in sizes]
@@ -168,14 +113,14 @@ def _checks(sizes: list[dict[str, Any]]) -> list[str]:
     heads = " | ".join(f"{each['rows']:,}" for each in sizes)
     rows = [f"| check | {heads} | | it reads |", f"|---|{'---:|' * len(sizes)}---|---|"]
     for check in sorted(READS, key=lambda each: -slowest.get(each, [0])[-1]):
-        if check in slowest:
+        if slowest.get(check, [0])[-1] >= FLAT_MS:
             rows.append(_row(f"`{check}`", slowest.pop(check), READS[check], sizes))
     rest = [sum(times) for times in zip(*slowest.values(), strict=True)]
     rows.append(
         _row(
             f"the other {len(slowest)} together",
             rest,
-            "the catalogue, and the newest rows of the ledger",
+            "indexes, the catalogue, the newest rows of the ledger",
             sizes,
         )
     )
@@ -217,17 +162,11 @@ def write(name: str, text: str) -> None:
 
 
 def write_files(paths: list[Path]) -> None:
-    """Write the part of each file of figures into the page."""
-    kept = json.loads(_results.FILE.read_text(encoding="utf-8"))
+    """Write each file of figures into the page, and the kept goals."""
     for path in paths:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        name = "contract" if "arms" in found else "verify"
-        write(name, PARTS[name](found))
-        if name == "contract":
-            write("past", past_part(found, kept))
-        print(f"{PAGE}: {name}")
-    write("others", others_part(kept))
-    print(f"{PAGE}: others")
+        write("verify", verify_part(json.loads(path.read_text(encoding="utf-8"))))
+    write("goals", goals_part(json.loads(_results.FILE.read_text(encoding="utf-8"))))
+    print(PAGE)
 
 
 if __name__ == "__main__":

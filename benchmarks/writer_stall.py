@@ -17,11 +17,10 @@ lock is the longest time that `sites` or `site_progress` was held against writer
   without the lock, too. Both must be there, and valid, at the end.
 
     python benchmarks/writer_stall.py --rounds 2
-    python benchmarks/writer_stall.py --only chain --sites 10000000 --rounds 1 --json chain.json
+    python benchmarks/writer_stall.py --only chain --sites 10000000 --rounds 1
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import random
@@ -31,11 +30,10 @@ import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
-from pathlib import Path
 
 import psycopg2
 from sqlalchemy.engine import URL
@@ -44,7 +42,6 @@ from _common import LEGACY, downgrade, execute, plain, psql, upgrade
 from _figures import Goal
 from _large import PATIENT
 from _locks import watching
-from _process import machine
 from _results import keep
 from pipestate.database.embedded import embedded_server
 
@@ -270,7 +267,6 @@ def main() -> int:
     parser.add_argument("--writers", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--only", choices=["chain"], help="leave the rest out")
-    parser.add_argument("--json", type=Path, metavar="F", help="write the figures there")
     parser.add_argument(
         "--longest-idle", type=float, default=LONGEST_IDLE_S, metavar="S", help="of an idle arm"
     )
@@ -282,7 +278,6 @@ def main() -> int:
     print(f"{'':<24}{'seconds':>9}{'writes':>11}{heads}", flush=True)
     turn = run_chain if options.only else run_round
     with embedded_server() as server:
-        about = machine()
         execute(server, *PATIENT)
         template = server.set(database="legacy")
         execute(server, "CREATE DATABASE legacy")
@@ -290,14 +285,6 @@ def main() -> int:
         arms = quietest([turn(template, server, load) for _ in range(options.rounds)])
     wanted = goals(arms, load.sites)
     print("", *wanted, sep="\n")
-    if options.json:
-        written = {
-            "machine": about,
-            **asdict(load),
-            "arms": [asdict(arm) for arm in arms.values()],
-            "goals": [asdict(goal) for goal in wanted],
-        }
-        options.json.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
     met = [keep(goal.name, goal.value, f"at most {goal.most:g}", ok=goal.ok) for goal in wanted]
     return 0 if all(met) else 1
 

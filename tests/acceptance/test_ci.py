@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from support.alembic_runs import Chain
-from support.ci_page import ACTION_PAGE, runner, steps, workflow, yaml_of_the_page
+from support.ci_page import CI, FIRST_CHECK, runner, steps, workflow, yaml_of_the_page
 from support.documentation import find_page, lay_out
 from support.github_runner import ACTION, OURS, THEIRS, Runner
 from support.servers import Database
@@ -36,10 +36,11 @@ def checkout(tmp_path: Path) -> Path:
     return directory
 
 
-def test_the_workflow_has_the_parts_that_github_wants() -> None:
-    flow = workflow()
-    assert set(flow[True]) == {"pull_request", "schedule"}  # `on` is a boolean to YAML 1.1
-    for job in flow["jobs"].values():
+def test_the_workflows_have_the_parts_that_github_wants() -> None:
+    fresh, flow = workflow(FIRST_CHECK), workflow()
+    assert fresh[True] == ["pull_request"]  # `on` is a boolean to YAML 1.1
+    assert set(flow[True]) == {"pull_request", "schedule"}
+    for job in (*fresh["jobs"].values(), *flow["jobs"].values()):
         assert job["runs-on"] == "ubuntu-latest"
         for step in job["steps"]:
             assert ("run" in step) != ("uses" in step)
@@ -125,7 +126,7 @@ def test_an_older_python_is_told_of_and_nothing_is_installed(checkout: Path, tmp
 
 
 def test_every_input_and_output_of_the_action_is_explained() -> None:
-    action, text = yaml.safe_load(ACTION.read_text()), ACTION_PAGE.read_text()
+    action, text = yaml.safe_load(ACTION.read_text()), CI.read_text()
     for name in (*action["inputs"], *action["outputs"]):
         assert f"| `{name}` |" in text, name
     assert action["runs"]["using"] == "composite"
@@ -150,7 +151,7 @@ def test_the_job_on_the_real_database_fails_where_nothing_was_answered(checkout:
 
 
 def test_the_short_form_of_the_action_is_understood(action: Installed, pg_expanded: Chain) -> None:
-    (short,) = [each["steps"] for each in yaml_of_the_page(ACTION_PAGE) if "steps" in each]
+    (short,) = [each["steps"] for each in yaml_of_the_page() if "steps" in each]
     action.contexts["secrets.PIPESTATE_READER_URL"] = pg_expanded.database.text
     (done,) = action.run_steps(short)
     assert done.outputs == {"ok": "true", "exit-code": "0"}, done.printed

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from pipestate.cli.main import app
 from support.alembic_runs import ROOT
-from support.ci_page import ACTION_PAGE, GIT, committed, git, runner, yaml_of_the_page
+from support.ci_page import GIT, committed, git, runner, yaml_of_the_page
 from support.documentation import lay_out
 from support.runbook_samples import block, page
 
@@ -32,12 +32,10 @@ def hook() -> dict[str, str]:
     return found
 
 
-def hooks_of_the_page() -> list[dict[str, Any]]:
-    """The two ways to name the hook: by its repository and a commit, and locally."""
-    named, local = (
-        repo for each in yaml_of_the_page(ACTION_PAGE) if "repos" in each for repo in each["repos"]
-    )
-    return [named, local]
+def repository_of_the_page() -> dict[str, Any]:
+    (named,) = (repo for each in yaml_of_the_page() if "repos" in each for repo in each["repos"])
+    assert isinstance(named, dict)
+    return named
 
 
 def lint(*files: str) -> tuple[int, str]:
@@ -49,11 +47,8 @@ def lint(*files: str) -> tuple[int, str]:
 
 
 def test_the_hook_is_the_one_that_the_page_names() -> None:
-    named, local = hooks_of_the_page()
-    assert named["hooks"] == [{"id": hook()["id"]}]
+    assert repository_of_the_page()["hooks"] == [{"id": hook()["id"]}]
     assert hook()["language"] == "python"
-    (same,) = local["hooks"]
-    assert {**same, "language": "python", "description": hook()["description"]} == hook()
 
 
 def test_the_hook_takes_runbooks_and_nothing_else() -> None:
@@ -93,17 +88,14 @@ def copy_of_pipestate(tmp_path: Path) -> Path:
     return directory
 
 
-@pytest.mark.parametrize("way", ["by its commit", "locally"])
 def test_pre_commit_itself_runs_the_hook_on_runbooks_alone(
-    way: str, checkout: Path, copy_of_pipestate: Path, tmp_path: Path
+    checkout: Path, copy_of_pipestate: Path, tmp_path: Path
 ) -> None:
-    """With the language of the local one: the other would install pipestate from the network."""
-    named, local = hooks_of_the_page()
+    """With the pipestate of this environment: language python would install it from the network."""
+    named = repository_of_the_page()
     named |= {"repo": str(copy_of_pipestate), "rev": committed(copy_of_pipestate)}
-    named["hooks"][0]["language"] = local["hooks"][0]["language"]
-    (checkout / ".pre-commit-config.yaml").write_text(
-        yaml.safe_dump({"repos": [named if way != "locally" else local]})
-    )
+    named["hooks"][0]["language"] = "system"
+    (checkout / ".pre-commit-config.yaml").write_text(yaml.safe_dump({"repos": [named]}))
     committed(checkout)
     here = runner(checkout, **GIT, PRE_COMMIT_HOME=str(tmp_path / "cache"))
     (good,) = here.run_steps([{"run": "pre-commit run --all-files --verbose"}])

@@ -1,4 +1,4 @@
-"""The pages docs/how-to/ci-github.md and github-action.md as tests read them, and what they run them on."""
+"""The workflows of docs/start/first-check.md and docs/how-to/ as tests read them, and what they run them on."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from support.github_runner import Runner
 from support.servers import Database
 
 CI = find_page("ci-github.md")
-ACTION_PAGE = find_page("github-action.md")
+FIRST_CHECK = find_page("first-check.md")
 BIN = Path(sys.executable).parent
 GIT = {
     "GIT_AUTHOR_NAME": "a",
@@ -28,13 +28,14 @@ def yaml_of_the_page(page: Path = CI) -> list[dict[Any, Any]]:
     return [yaml.safe_load(example.text) for example in examples(page) if example.language == "yaml"]
 
 
-def workflow() -> dict[Any, Any]:
-    return yaml_of_the_page()[0]
+def workflow(page: Path = CI) -> dict[Any, Any]:
+    return yaml_of_the_page(page)[0]
 
 
 def steps(job: str) -> list[dict[str, Any]]:
     """The job's own steps: installing packages is the one that is left out."""
-    all_steps: list[dict[str, Any]] = workflow()["jobs"][job]["steps"]
+    jobs = workflow(FIRST_CHECK)["jobs"] | workflow()["jobs"]
+    all_steps: list[dict[str, Any]] = jobs[job]["steps"]
     return [step for step in all_steps if not step.get("run", "").startswith("pip install ")]
 
 

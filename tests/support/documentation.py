@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipestate.runbook.markdown import Fence, Unread, blocks
+from pipestate.runbook.markdown import Fence, blocks
 from support.alembic_runs import ROOT
 from support.programs import run_program
 
@@ -17,7 +17,6 @@ DOCS = ROOT / "docs"
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "RELEASING.md", *DOCS.rglob("*.md")])
 
 _SYNTAX = re.compile(r"[$|&;<>`(]|^export |^python ")
-_FILE = re.compile(r"<!-- file: (\S+) -->")
 _TITLE = re.compile(r"""title="([^"]+)\"""")
 _DATABASE = re.compile(r"<!-- database: (.+?) -->")
 _ROLE = re.compile(r"CREATE ROLE (\w+)")
@@ -25,7 +24,7 @@ _ROLE = re.compile(r"CREATE ROLE (\w+)")
 
 @dataclass(frozen=True)
 class Example:
-    """A fenced block. `file` is its title, or what `<!-- file: … -->` above it says."""
+    """A fenced block. `file` is its title."""
 
     page: str
     line: int
@@ -59,16 +58,13 @@ def called(page: Path) -> str:
 
 
 def examples(page: Path) -> list[Example]:
-    text, found, file = page.read_text(encoding="utf-8"), [], None
+    text = page.read_text(encoding="utf-8")
     lines = text.splitlines()
-    for block in blocks(text):
-        if isinstance(block, Unread) and (named := _FILE.search(block.content)):
-            file = named[1]
-        elif isinstance(block, Fence):
-            titled = _TITLE.search(lines[block.line - 1])
-            name = titled[1] if titled else file
-            found.append(Example(called(page), block.line, block.language, block.content, name))
-            file = None
+    found = []
+    for block in (each for each in blocks(text) if isinstance(each, Fence)):
+        titled = _TITLE.search(lines[block.line - 1])
+        file = titled[1] if titled else None
+        found.append(Example(called(page), block.line, block.language, block.content, file))
     return found
 
 

@@ -64,10 +64,16 @@ def test_every_command_has_its_exit_codes(words: tuple[str, ...]) -> None:
 
 
 @cache
+def python_pages() -> str:
+    """The tool's page, and the application's."""
+    return page("python.md") + "\n" + page("../migration/python.md")
+
+
+@cache
 def signatures() -> dict[tuple[str, str], str]:
     """Return the signatures of the page, each in one line, by module and name."""
     found = {}
-    for module, section in re.findall(r"^### `([\w.]+)`\n(.*?)(?=^### |\Z)", page("python.md"), re.M | re.S):
+    for module, section in re.findall(r"^### `([\w.]+)`\n(.*?)(?=^### |\Z)", python_pages(), re.M | re.S):
         for fence in re.findall(r"```signature\n(.*?)```", section, re.S):
             for text in fence.split("\n\n"):
                 found[module, text.partition("(")[0]] = spelt(text)
@@ -83,7 +89,7 @@ def spelt(text: str) -> str:
 
 def listed(module: str) -> set[str]:
     """Return the names of the module's table."""
-    rows = page("python.md").partition(f"| name of `{module}` |")[2].partition("\n\n")[0]
+    rows = python_pages().partition(f"| name of `{module}` |")[2].partition("\n\n")[0]
     return {name for row in rows.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])}
 
 
@@ -102,7 +108,7 @@ def test_no_other_name_is_on_the_page() -> None:
 
 
 def test_every_signature_is_explained() -> None:
-    rows = set(re.findall(r"^\| `(\w+)` \|", page("python.md"), re.M))
+    rows = set(re.findall(r"^\| `(\w+)` \|", python_pages(), re.M))
     paragraphs = {"Contract", "contracts"}  # the only names of their modules
     assert {name for _, name in signatures()} - rows == paragraphs
 
