@@ -64,9 +64,8 @@ def backfilling(engine: str) -> Iterator[Named]:
     yield "how many rows expect documents", stale_rows.EXPECTING
     yield "the first page of stale rows", stale_rows.FIRST_SQL[engine]
     yield "the next page", stale_rows.NEXT_SQL[engine]
-    if engine == "postgresql":
-        yield "before a batch", backfill.PREPARE_SQL
-    yield "a batch" if engine == "postgresql" else "a site of a batch", backfill.UPDATE_SQL[engine]
+    yield from (("before a batch", statement) for statement in backfill.PREPARE_SQL[engine])
+    yield "a batch", backfill.UPDATE_SQL[engine]
 
 
 def files() -> dict[str, list[Named]]:
