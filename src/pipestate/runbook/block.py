@@ -161,7 +161,7 @@ def _criterion(text: str, where: str, line: int, found: Findings) -> Requirement
     try:
         return parse_requirement(text)
     except RequirementError as error:
-        found.add(line, f"{where}: {error.what}")
+        found.add(line, f"{where}: {error}")
         return Requirement(text, ())
 
 

@@ -26,14 +26,6 @@ _FORM = "write it like `stuck_pct < 1.0 and total >= 1`, or `rows = 0`"
 class RequirementError(PipestateError):
     """A criterion with a syntax error."""
 
-    def __init__(self, text: str, what: str) -> None:
-        super().__init__(text, what)
-        self.text = text
-        self.what = what
-
-    def __str__(self) -> str:
-        return self.what
-
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -88,7 +80,7 @@ def parse_requirement(text: str) -> Requirement:
         word = cursor.word
         if not cursor.take(_AND):
             advice = "make it one column of the query" if word.lower() == "or" else _FORM
-            raise cursor.fail(f"expected `and` or the end of the criterion, not {word}: {advice}")
+            raise RequirementError(f"expected `and` or the end of the criterion, not {word}: {advice}")
         comparisons.append(cursor.comparison())
     return Requirement(cursor.text, tuple(comparisons))
 
@@ -111,26 +103,23 @@ class _Cursor:
         word = _WORD.match(self.text, self.position)
         return word.group() if word else "the end"
 
-    def fail(self, what: str) -> RequirementError:
-        return RequirementError(self.text, what)
-
     def comparison(self) -> Comparison:
         """Read a comparison; refuse one that could never be evaluated: lint reports it before a run."""
         found = self.take(_COLUMN)
         if not found:
-            raise self.fail(f"expected a column of the query, or `rows`, not {self.word}: {_FORM}")
+            raise RequirementError(f"expected a column of the query, or `rows`, not {self.word}: {_FORM}")
         column = ROWS if found.group().lower() == ROWS else found.group()
         word, sign = self.word, self.take(_OPERATOR)
         if not sign:
-            raise self.fail(f"expected = != < <= > or >= after {column}, not {word}: {_FORM}")
+            raise RequirementError(f"expected = != < <= > or >= after {column}, not {word}: {_FORM}")
         op = sign.group()
         if op in _OPERATORS_MISSPELT:
-            raise self.fail(f"{op} is not an operator here: write {_OPERATORS_MISSPELT[op]}")
+            raise RequirementError(f"{op} is not an operator here: write {_OPERATORS_MISSPELT[op]}")
         comparison = Comparison(column, op, self._value(f"{column} {op}"))
         if isinstance(comparison.value, bool) and op not in ("=", "!="):
-            raise self.fail(f"{column} {comparison.required}: true and false take = or !=")
+            raise RequirementError(f"{column} {comparison.required}: true and false take = or !=")
         if column == ROWS and isinstance(comparison.value, bool | str):
-            raise self.fail(f"rows {comparison.required}: `rows` is a number, compare it with one")
+            raise RequirementError(f"rows {comparison.required}: `rows` is a number, compare it with one")
         return comparison
 
     def _value(self, before: str) -> Value:
@@ -140,11 +129,11 @@ class _Cursor:
         if number := self.take(_NUMBER):
             digits = number.group()
             if len(digits) > MAX_DIGITS:
-                raise self.fail(f"a number of {len(digits)} digits: write one of at most {MAX_DIGITS}")
+                raise RequirementError(f"a number of {len(digits)} digits: write one of at most {MAX_DIGITS}")
             return Decimal(digits) if "." in digits else int(digits)
         truth = {"true": True, "false": False}.get(word.lower())
         if truth is None:
-            raise self.fail(f"expected a literal after `{before}`, not {word}: {_advice(word)}")
+            raise RequirementError(f"expected a literal after `{before}`, not {word}: {_advice(word)}")
         self.take(_WORD)
         return truth
 

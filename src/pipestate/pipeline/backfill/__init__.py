@@ -8,6 +8,7 @@
 
 import json
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 from sqlalchemy import URL, Connection, select
@@ -179,7 +180,10 @@ def _as_arrays(counts: list[SiteCounts]) -> dict[str, str]:
     }
 
 
-VALUES = {"postgresql": _as_arrays, "sqlite": lambda counts: {"rows": json.dumps(counts)}}
+VALUES: dict[str, Callable[[list[SiteCounts]], dict[str, str]]] = {
+    "postgresql": _as_arrays,
+    "sqlite": lambda counts: {"rows": json.dumps(counts)},
+}
 
 
 def _what_became_of(connection: Connection, names: list[str]) -> dict[str, Result[SiteCounts]]:
