@@ -7,22 +7,13 @@ WHERE p.current_stage = 'ocr'
 -- how many rows expect documents
 SELECT count(*) FROM site_progress WHERE stage_total > 0;
 
--- the first page of stale rows
+-- a page of stale rows
 SELECT p.subdomain, p.stage_total, s.subdomain IS NOT NULL, s.current_stage
 FROM site_progress p
-LEFT JOIN sites s ON s.subdomain = p.subdomain
+LEFT JOIN sites s ON s.subdomain = p.subdomain AND (:after IS NULL OR s.subdomain > :after)
 WHERE p.current_stage = 'ocr'
   AND (julianday(p.updated_at) IS NULL OR julianday(p.updated_at) < julianday('now') - :age / 86400.0)
-ORDER BY p.subdomain
-LIMIT :page;
-
--- the next page
-SELECT p.subdomain, p.stage_total, s.subdomain IS NOT NULL, s.current_stage
-FROM site_progress p
-LEFT JOIN sites s ON s.subdomain = p.subdomain AND s.subdomain > :after
-WHERE p.current_stage = 'ocr'
-  AND (julianday(p.updated_at) IS NULL OR julianday(p.updated_at) < julianday('now') - :age / 86400.0)
-  AND p.subdomain > :after
+  AND (:after IS NULL OR p.subdomain > :after)
 ORDER BY p.subdomain
 LIMIT :page;
 

@@ -138,13 +138,14 @@ SELECT count(*)
 FROM site_progress p
 WHERE {stale}
 """
-# A page is a range of keys; the first page has no lower bound. The redundant bound on `s` lets a merge join
-# skip the earlier sites.
+# A page is a range of keys; the first page has no lower bound. The planner sees the values, so it drops one
+# side of each OR. The redundant bound on `s` lets a merge join skip the earlier sites.
 READ = """
 SELECT p.subdomain, p.stage_total, s.subdomain IS NOT NULL, s.current_stage
 FROM site_progress p
-LEFT JOIN sites s ON s.subdomain = p.subdomain{and_s_after}
-WHERE {stale}{and_p_after}
+LEFT JOIN sites s ON s.subdomain = p.subdomain AND (:after{text} IS NULL OR s.subdomain > :after)
+WHERE {stale}
+  AND (:after{text} IS NULL OR p.subdomain > :after)
 ORDER BY p.subdomain
 LIMIT :page
 """
@@ -153,18 +154,9 @@ PAGE_SETTINGS = {"postgresql": ("SET LOCAL enable_seqscan = off",), "sqlite": ()
 EXPECTING = "SELECT count(*) FROM site_progress WHERE stage_total > 0"
 
 COUNT_SQL = {engine: fill(engine, COUNT, stale=STALE[engine]) for engine in ENGINES}
-FIRST_SQL = {
-    engine: fill(engine, READ, stale=STALE[engine], and_s_after="", and_p_after="") for engine in ENGINES
-}
-NEXT_SQL = {
-    engine: fill(
-        engine,
-        READ,
-        stale=STALE[engine],
-        and_s_after=" AND s.subdomain > :after",
-        and_p_after="\n  AND p.subdomain > :after",
-    )
-    for engine in ENGINES
+READ_SQL = {
+    engine: fill(engine, READ, stale=STALE[engine], text=text)
+    for engine, text in (("postgresql", "::text"), ("sqlite", ""))
 }
 
 
@@ -200,8 +192,7 @@ def _page(url: URL, threshold: timedelta, after: str | None) -> list[StaleRow]:
         for setting in PAGE_SETTINGS[dialect]:
             connection.exec_driver_sql(setting)
         parameters = {"age": threshold.total_seconds(), "page": PAGE, "after": after}
-        sql = FIRST_SQL[dialect] if after is None else NEXT_SQL[dialect]
-        cursor = connection.exec_driver_sql(sql, parameters).cursor
+        cursor = connection.exec_driver_sql(READ_SQL[dialect], parameters).cursor
         return cast("list[StaleRow]", cursor.fetchall() if cursor else [])
 
 
