@@ -5,7 +5,7 @@ import pytest
 from pipestate.core.errors import RunbookError
 from pipestate.project.scaffold.contract import opened
 from pipestate.runbook.lint import findings
-from pipestate.runbook.parse import parse
+from support.parsed import parse
 
 PAGE = """---
 runbook: orders
