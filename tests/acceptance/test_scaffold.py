@@ -178,17 +178,6 @@ def test_wrong_input_is_one_sentence_and_nothing_is_written(
     assert files(stock) == before
 
 
-def test_where_the_page_cannot_be_written_the_revision_is_taken_back(tmp_path: Path) -> None:
-    directory = copy_project("stock", tmp_path)
-    before = files(directory)
-    (directory / "runbooks" / ".orders.md.new").mkdir()  # in the way, also of whoever may write anywhere
-    done = pipestate(directory, *READY, *DROP)
-    assert done.returncode == 2
-    assert "cannot write runbooks/orders.md" in done.stderr
-    assert "nothing was written" in done.stderr
-    assert files(directory) == before
-
-
 def test_a_project_without_a_page_is_told_what_writes_one(empty: Path) -> None:
     url = ("--database-url", f"sqlite:///{empty / 'app.sqlite'}")
     config = ("--config", f"{empty}/alembic.ini")

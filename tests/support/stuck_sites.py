@@ -7,8 +7,7 @@ from typing import Any
 from pipestate.pipeline import reconcile
 from pipestate.pipeline.planning import Plan, Result
 from pipestate.pipeline.queues.config import QueueConfig, read_config
-from pipestate.pipeline.reconcile import Rules
-from pipestate.pipeline.reconcile.decide import Recovery
+from pipestate.pipeline.reconcile.decide import Recovery, Rules
 from pipestate.pipeline.storage import Storage
 from support.alembic_runs import ROOT
 from support.queues import QueueBed, Waiting

@@ -1,5 +1,7 @@
 """Errors of pipestate: each message names the fault, its location and the next step."""
 
+from dataclasses import dataclass
+
 # SQLSTATE of errors raised by our PL/pgSQL: their message is already a complete sentence.
 OWN_SQLSTATE = "PSTAT"
 
@@ -24,14 +26,13 @@ class Unreachable(PipestateError):
     exit_code = 3
 
 
+@dataclass(eq=False)
 class RunbookError(PipestateError):
     """An invalid runbook, with the location of the fault, its description and its fix."""
 
-    def __init__(self, path: str, line: int, what: str) -> None:
-        super().__init__(path, line, what)
-        self.path = path
-        self.line = line
-        self.what = what
+    path: str
+    line: int
+    what: str
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.what}"

@@ -257,7 +257,7 @@ def place(source: str) -> str:
 
 
 def replace_text(path: Path, text: str, *, encoding: str = "utf-8") -> None:
-    """Replace a file atomically: a reader sees either the old text or the new one.
+    """Replace a file atomically: a reader sees either the old text or the new one. Its permissions stay.
 
     The new file is written beside the old one, with another suffix, so that searches by suffix skip it.
     Pipes and devices such as /dev/stdout are written directly.
@@ -272,6 +272,8 @@ def replace_text(path: Path, text: str, *, encoding: str = "utf-8") -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+        if target.exists():
+            beside.chmod(target.stat().st_mode)
         beside.replace(target)
     except BaseException:
         with suppress(OSError):

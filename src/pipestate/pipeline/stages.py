@@ -1,6 +1,7 @@
 """Stages of the pipeline, their errors, the stuck threshold, and error texts that fit a database column."""
 
 import unicodedata
+from dataclasses import dataclass
 from datetime import timedelta
 
 from pipestate.core.errors import ConfigError, PipestateError
@@ -60,52 +61,32 @@ def require_threshold(hours: float) -> timedelta:
 # Stages of the pipeline: their order, parallel stages, and their errors.
 
 
-__all__ = [
-    "COMPLETED",
-    "STAGES",
-    "STEPS",
-    "InvalidJobs",
-    "StageNotStarted",
-    "StageRunning",
-    "UnknownSite",
-    "UnknownStage",
-    "WrongTransition",
-    "before",
-    "following",
-    "require_stage",
-    "step_of",
-]
-
-
+@dataclass(eq=False)
 class UnknownStage(PipestateError):
     """A stage name outside the pipeline."""
 
-    def __init__(self, stage: str) -> None:
-        super().__init__(stage)
-        self.stage = stage
+    stage: str
 
     def __str__(self) -> str:
         return f"there is no stage {self.stage!r}: use one of {', '.join(STAGES)}"
 
 
+@dataclass(eq=False)
 class UnknownSite(PipestateError):
     """A site without a row."""
 
-    def __init__(self, subdomain: str) -> None:
-        super().__init__(subdomain)
-        self.subdomain = subdomain
+    subdomain: str
 
     def __str__(self) -> str:
         return f"there is no site {self.subdomain!r}: nothing was written; check the subdomain"
 
 
+@dataclass(eq=False)
 class StageNotStarted(PipestateError):
     """A job of an uninitialised stage; a later start would reset its count."""
 
-    def __init__(self, subdomain: str, stage: str) -> None:
-        super().__init__(subdomain, stage)
-        self.subdomain = subdomain
-        self.stage = stage
+    subdomain: str
+    stage: str
 
     def __str__(self) -> str:
         return (
@@ -114,16 +95,15 @@ class StageNotStarted(PipestateError):
         )
 
 
+@dataclass(eq=False)
 class StageRunning(PipestateError):
     """A stage in progress; starting it again would lose its counts."""
 
-    def __init__(self, subdomain: str, stage: str, completed: int, failed: int, total: int) -> None:
-        super().__init__(subdomain, stage, completed, failed, total)
-        self.subdomain = subdomain
-        self.stage = stage
-        self.completed = completed
-        self.failed = failed
-        self.total = total
+    subdomain: str
+    stage: str
+    completed: int
+    failed: int
+    total: int
 
     def __str__(self) -> str:
         return (
@@ -132,14 +112,13 @@ class StageRunning(PipestateError):
         )
 
 
+@dataclass(eq=False)
 class WrongTransition(PipestateError):
     """A transition that would move a site back, or move a completed site."""
 
-    def __init__(self, subdomain: str, current: str | None, to: str) -> None:
-        super().__init__(subdomain, current, to)
-        self.subdomain = subdomain
-        self.current = current
-        self.to = to
+    subdomain: str
+    current: str | None
+    to: str
 
     def __str__(self) -> str:
         return (
@@ -150,10 +129,6 @@ class WrongTransition(PipestateError):
 
 class InvalidJobs(PipestateError):
     """Invalid job numbers or job keys."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-        self.what = what
 
 
 def require_stage(stage: str) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from pipestate.runbook.criterion import Requirement, RequirementError, parse_requirement
 from pipestate.runbook.directives import FORM as LENGTH
-from pipestate.runbook.directives import KINDS, VARIANT_KINDS, is_length, read_directives, with_length
+from pipestate.runbook.directives import KINDS, is_length, read_directives, with_length
 from pipestate.runbook.files import beside
 from pipestate.runbook.markdown import AgainItem, Fence, Task
 from pipestate.runbook.model import (
@@ -120,7 +120,7 @@ def _report_misplaced(kind: str, values: dict[str, str], line: int, file: BlockF
     for key in (key for key in values if key not in KINDS):
         if key not in KINDS[kind]:
             found.add(line, f"`-- {key}:` does not go with `-- {kind}:`: take the line out")
-        elif file.page and key not in VARIANT_KINDS[kind]:
+        elif file.page and key != "require":  # a variant may have a criterion of its own
             found.add(
                 line, f"`-- {key}:` stands on the page, {file.page}, for both engines: take it out here"
             )
@@ -161,7 +161,7 @@ def _criterion(text: str, where: str, line: int, found: Findings) -> Requirement
     try:
         return parse_requirement(text)
     except RequirementError as error:
-        found.add(line, f"{where}: {error.what}")
+        found.add(line, f"{where}: {error}")
         return Requirement(text, ())
 
 

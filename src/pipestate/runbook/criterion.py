@@ -11,13 +11,17 @@ Value = int | Decimal | str | bool
 ROWS = "rows"
 MAX_DIGITS = 100
 
-_SPACE = re.compile(r"\s*")
-_COLUMN = re.compile(r"[^\W\d][\w$]*")
-_OPERATOR = re.compile(r"<=|>=|!=|<>|==|=|<|>")
-_STRING = re.compile(r"'((?:[^']|'')*+)'")
-_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?![\w.%])")
-_WORD = re.compile(r"\S+")
-_AND = re.compile(r"and\b", re.IGNORECASE)
+_COMPARISON = re.compile(
+    r"""
+    (?: (?P<column> [^\W\d][\w$]* ) \s* )?
+    (?: (?P<op> <= | >= | != | <> | == | = | < | > ) \s* )?
+    (?: (?: '(?P<string> (?:[^']|'')*+ )' | (?P<number> -?[0-9]+(?:\.[0-9]+)? ) (?![\w.%])
+          | (?P<truth> (?i:true|false) ) (?!\S) ) \s* )?
+    """,
+    re.VERBOSE,
+)
+_AND = re.compile(r"and\b\s*", re.IGNORECASE)
+_WORD = re.compile(r"\s*(\S+)")
 
 _OPERATORS_MISSPELT = {"==": "=", "<>": "!="}
 _FORM = "write it like `stuck_pct < 1.0 and total >= 1`, or `rows = 0`"
@@ -25,14 +29,6 @@ _FORM = "write it like `stuck_pct < 1.0 and total >= 1`, or `rows = 0`"
 
 class RequirementError(PipestateError):
     """A criterion with a syntax error."""
-
-    def __init__(self, text: str, what: str) -> None:
-        super().__init__(text, what)
-        self.text = text
-        self.what = what
-
-    def __str__(self) -> str:
-        return self.what
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,71 +78,58 @@ def literal(value: Value) -> str:
 
 def parse_requirement(text: str) -> Requirement:
     """Parse a criterion; RequirementError explains the fault and the correct form."""
-    cursor = _Cursor(text.strip())
-    comparisons = [cursor.comparison()]
-    while cursor.position < len(cursor.text):
-        word = cursor.word
-        if not cursor.take(_AND):
+    text, position = text.strip(), 0
+    comparisons = []
+    while True:
+        found = _COMPARISON.match(text, position)
+        assert found is not None  # every part is optional
+        comparisons.append(_comparison(text, found))
+        if found.end() == len(text):
+            return Requirement(text, tuple(comparisons))
+        joined, word = _AND.match(text, found.end()), _word(text, found.end())
+        if not joined:
             advice = "make it one column of the query" if word.lower() == "or" else _FORM
-            raise cursor.fail(f"expected `and` or the end of the criterion, not {word}: {advice}")
-        comparisons.append(cursor.comparison())
-    return Requirement(cursor.text, tuple(comparisons))
+            raise RequirementError(f"expected `and` or the end of the criterion, not {word}: {advice}")
+        position = joined.end()
 
 
-class _Cursor:
-    """Position of the parser in the criterion, at the beginning of a word."""
+def _comparison(text: str, found: re.Match[str]) -> Comparison:
+    """Read a comparison; refuse one that could never be evaluated: lint reports it before a run."""
+    column, op = found["column"], found["op"]
+    if column is None:
+        word = _word(text, found.start())
+        raise RequirementError(f"expected a column of the query, or `rows`, not {word}: {_FORM}")
+    column = ROWS if column.lower() == ROWS else column
+    if op is None:
+        word = _word(text, found.end("column"))
+        raise RequirementError(f"expected = != < <= > or >= after {column}, not {word}: {_FORM}")
+    if op in _OPERATORS_MISSPELT:
+        raise RequirementError(f"{op} is not an operator here: write {_OPERATORS_MISSPELT[op]}")
+    comparison = Comparison(column, op, _value(text, found))
+    if isinstance(comparison.value, bool) and op not in ("=", "!="):
+        raise RequirementError(f"{column} {comparison.required}: true and false take = or !=")
+    if column == ROWS and isinstance(comparison.value, bool | str):
+        raise RequirementError(f"rows {comparison.required}: `rows` is a number, compare it with one")
+    return comparison
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.position = 0
 
-    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        match = pattern.match(self.text, self.position)
-        if match and (after := _SPACE.match(self.text, match.end())):
-            self.position = after.end()
-        return match
+def _value(text: str, found: re.Match[str]) -> Value:
+    string, digits, truth = found["string"], found["number"], found["truth"]
+    if string is not None:
+        return string.replace("''", "'")
+    if digits is not None and len(digits) > MAX_DIGITS:
+        raise RequirementError(f"a number of {len(digits)} digits: write one of at most {MAX_DIGITS}")
+    if digits is not None:
+        return Decimal(digits) if "." in digits else int(digits)
+    if truth is not None:
+        return truth.lower() == "true"
+    word, before = _word(text, found.end("op")), f"{found['column']} {found['op']}"
+    raise RequirementError(f"expected a literal after `{before}`, not {word}: {_advice(word)}")
 
-    @property
-    def word(self) -> str:
-        word = _WORD.match(self.text, self.position)
-        return word.group() if word else "the end"
 
-    def fail(self, what: str) -> RequirementError:
-        return RequirementError(self.text, what)
-
-    def comparison(self) -> Comparison:
-        """Read a comparison; refuse one that could never be evaluated: lint reports it before a run."""
-        found = self.take(_COLUMN)
-        if not found:
-            raise self.fail(f"expected a column of the query, or `rows`, not {self.word}: {_FORM}")
-        column = ROWS if found.group().lower() == ROWS else found.group()
-        word, sign = self.word, self.take(_OPERATOR)
-        if not sign:
-            raise self.fail(f"expected = != < <= > or >= after {column}, not {word}: {_FORM}")
-        op = sign.group()
-        if op in _OPERATORS_MISSPELT:
-            raise self.fail(f"{op} is not an operator here: write {_OPERATORS_MISSPELT[op]}")
-        comparison = Comparison(column, op, self._value(f"{column} {op}"))
-        if isinstance(comparison.value, bool) and op not in ("=", "!="):
-            raise self.fail(f"{column} {comparison.required}: true and false take = or !=")
-        if column == ROWS and isinstance(comparison.value, bool | str):
-            raise self.fail(f"rows {comparison.required}: `rows` is a number, compare it with one")
-        return comparison
-
-    def _value(self, before: str) -> Value:
-        if string := self.take(_STRING):
-            return string.group(1).replace("''", "'")
-        word = self.word
-        if number := self.take(_NUMBER):
-            digits = number.group()
-            if len(digits) > MAX_DIGITS:
-                raise self.fail(f"a number of {len(digits)} digits: write one of at most {MAX_DIGITS}")
-            return Decimal(digits) if "." in digits else int(digits)
-        truth = {"true": True, "false": False}.get(word.lower())
-        if truth is None:
-            raise self.fail(f"expected a literal after `{before}`, not {word}: {_advice(word)}")
-        self.take(_WORD)
-        return truth
+def _word(text: str, at: int) -> str:
+    word = _WORD.match(text, at)
+    return word[1] if word else "the end"
 
 
 def _advice(word: str) -> str:

@@ -21,13 +21,6 @@ KINDS = {
     "view": ("dialect", "from", "until"),
     "backfill": ("table", "key", "dialect"),
 }
-# Kinds of a variant block: the runbook holds all other directives.
-VARIANT_KINDS: dict[str, tuple[str, ...]] = {
-    "check": ("require",),
-    "explains": (),
-    "view": (),
-    "backfill": (),
-}
 KNOWN = tuple(dict.fromkeys((*KINDS, *(key for keys in KINDS.values() for key in keys))))
 
 _LINE = re.compile(r"\s*--+\s*(?P<key>[A-Za-z][\w-]*)\s*:(?P<value>.*)")

@@ -44,13 +44,11 @@ def load(path: str | Path) -> Runbook:
     return runbook
 
 
-def lint(path: str | Path) -> list[Finding]:
-    """List the findings of a runbook and its variants file; raise ConfigError if the file is missing."""
-    return examine(path)[1]
-
-
 def examine(path: str | Path) -> tuple[Runbook | None, list[Finding]]:
-    """Read a runbook and list its findings; the runbook is None if it is unreadable."""
+    """Read a runbook and its variants file, and list their findings; None if the runbook is unreadable.
+
+    Raise ConfigError if the file is missing.
+    """
     page = runbook_file(path)
     if is_beside(path) and not page.is_file():
         return None, [

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pipestate.runbook.block import BlockFile, read_again, read_block, read_signoff, resolve_again
-from pipestate.runbook.files import beside, read_beside, read_text
+from pipestate.runbook.files import beside, read_text
 from pipestate.runbook.frontmatter import (
     FORM,
     Header,
@@ -159,23 +159,10 @@ def unblocking(revisions: Iterable[str]) -> str:
 
 # Parse Markdown and its SQLite variants into a Runbook.
 #
-# `parse` and `read` stop at the first fault; `collect` gathers all faults. Lint examines the SQL.
-# Commands that execute a runbook load it with `lint.load`.
+# `collect` gathers all faults. Lint examines the SQL. Commands load a runbook with `lint.load`.
 
 
 _HEAD = re.compile(r"---.*?\n---[^\n]*", re.DOTALL)
-
-
-def read(path: str | Path) -> Runbook:
-    """Parse a runbook; raise ConfigError if the file is missing, RunbookError if it has a fault."""
-    return parse(read_text(path), path, read_beside(path))
-
-
-def parse(text: str, path: str | Path, variants: str | None = None) -> Runbook:
-    runbook, findings = collect(text, path, variants)
-    if findings or runbook is None:
-        raise findings[0].error()
-    return runbook
 
 
 def collect(text: str, path: str | Path, variants: str | None = None) -> tuple[Runbook | None, list[Finding]]:

@@ -76,14 +76,17 @@ class Token(NamedTuple):
         return self.text.upper() if self.kind == "word" else ""
 
     @property
+    def name(self) -> str:
+        """Return a name as the server reads it: a bare word in lower case, a quoted one without quotes."""
+        if self.kind != "name":
+            return self.text.lower() if self.kind == "word" else ""
+        quote = self.text[-1]
+        return self.text[1:-1].replace(quote * 2, quote)
+
+    @property
     def identifier(self) -> str:
         """Return a name in lower case, quoted or not; the empty string for other tokens."""
-        if self.kind == "word":
-            return self.text.lower()
-        if self.kind != "name":
-            return ""
-        quote = self.text[-1]
-        return self.text[1:-1].replace(quote * 2, quote).lower()
+        return self.name.lower()
 
 
 def tokens(sql: str, dialect: str | None) -> list[Token]:

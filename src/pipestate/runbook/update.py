@@ -78,7 +78,7 @@ def names(text: str) -> tuple[str, ...]:
     parts, dots = seen[::2], seen[1::2]
     if not parts or len(parts) != len(dots) + 1 or any(dot.text != "." for dot in dots):
         return ()
-    return tuple(_name(part) for part in parts) if all(part.identifier for part in parts) else ()
+    return tuple(part.name for part in parts) if all(part.name for part in parts) else ()
 
 
 def variables(seen: Sequence[Token]) -> list[Variable]:
@@ -119,11 +119,13 @@ def take_apart(sql: str, dialect: str | None) -> Update | None:
         return Update(seen, update.depths, set_, from_, where, len(seen), seen[1:set_])
     if from_ is None:
         return None
-    stops = [
-        index for index in range(from_ + 1, where) if update.depths[index] == 0 and _ends_table(seen[index])
-    ]
+    stop = from_ + 1
+    while stop < where and not (
+        update.depths[stop] == 0 and (seen[stop].text == "," or seen[stop].keyword in ENDS_TABLE)
+    ):
+        stop += 1
     end = update.top("ON", after=where) or len(seen)
-    return Update(seen, update.depths, set_, from_, where, end, seen[from_ + 1 : (*stops, where)[0]])
+    return Update(seen, update.depths, set_, from_, where, end, seen[from_ + 1 : stop])
 
 
 def with_range(sql: str, dialect: str | None, first: str, last: str) -> str:
@@ -223,10 +225,6 @@ def inserted_table(update: Update) -> tuple[str, ...]:
     return _table(update.seen[2 : update.set_]) if update.inserts else ()
 
 
-def _ends_table(token: Token) -> bool:
-    return token.text == "," or token.keyword in ENDS_TABLE
-
-
 def _table(found: Sequence[Token]) -> tuple[str, ...]:
     words = [token for token in found if token.keyword != "ONLY"]
     text = ""
@@ -235,13 +233,6 @@ def _table(found: Sequence[Token]) -> tuple[str, ...]:
             break
         text += token.text
     return names(text)
-
-
-def _name(token: Token) -> str:
-    if token.kind == "word":
-        return token.text.lower()
-    quote = token.text[-1]
-    return token.text[1:-1].replace(quote * 2, quote)
 
 
 def _depths(seen: Sequence[Token]) -> Iterator[int]:

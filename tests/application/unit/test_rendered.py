@@ -5,15 +5,17 @@
 
 import os
 from collections.abc import Iterator
+from itertools import combinations
 
 import pytest
 
 from pipestate.pipeline import backfill
 from pipestate.pipeline.backfill import stale_rows
 from pipestate.pipeline.counters.finish_sql import CLAIM_SQL, FINISH_SQL
-from pipestate.pipeline.counters.start import COMPLETE_SQL, START_SQL, transitions
+from pipestate.pipeline.counters.start import COMPLETE_SQL, start_sql
 from pipestate.pipeline.schema import STAGES
 from pipestate.pipeline.sql import ENGINES
+from pipestate.pipeline.stages import step_of
 from support.alembic_runs import ROOT
 
 RENDERED = ROOT / "tests" / "rendered"
@@ -38,15 +40,15 @@ def finishing(engine: str, stage: str) -> Iterator[Named]:
 
 
 def starting(engine: str, stage: str) -> Iterator[Named]:
-    for _step, to, started in transitions():
-        if to != stage:
-            continue
-        sql = START_SQL[engine, (to, frozenset(started))]
+    step = step_of(stage)
+    groups = (each for size in range(1, len(step) + 1) for each in combinations(step, size))
+    for started in (each for each in groups if stage in each):
+        sql = start_sql(engine, stage, frozenset(started))
         what = " and ".join(started)
         if len(started) == 1:
             yield f"initialize {what}", sql.initialize
             yield f"restart {what}", sql.restart
-        yield f"advance to {to}, starting {what}", sql.advance
+        yield f"advance to {stage}, starting {what}", sql.advance
         yield f"forget the jobs of what starts: {what}", sql.forget
         if sql.peers:
             yield "forget the jobs of an idle peer as well", sql.forget_idle
@@ -62,11 +64,9 @@ def any_stage(engine: str) -> Iterator[Named]:
 def backfilling(engine: str) -> Iterator[Named]:
     yield "how many rows are stale", stale_rows.COUNT_SQL[engine]
     yield "how many rows expect documents", stale_rows.EXPECTING
-    yield "the first page of stale rows", stale_rows.FIRST_SQL[engine]
-    yield "the next page", stale_rows.NEXT_SQL[engine]
-    if engine == "postgresql":
-        yield "before a batch", backfill.PREPARE_SQL
-    yield "a batch" if engine == "postgresql" else "a site of a batch", backfill.UPDATE_SQL[engine]
+    yield "a page of stale rows", stale_rows.READ_SQL[engine]
+    yield from (("before a batch", statement) for statement in backfill.PREPARE_SQL[engine])
+    yield "a batch", backfill.UPDATE_SQL[engine]
 
 
 def files() -> dict[str, list[Named]]:

@@ -7,22 +7,13 @@ WHERE p.current_stage = 'ocr'
 -- how many rows expect documents
 SELECT count(*) FROM site_progress WHERE stage_total > 0;
 
--- the first page of stale rows
+-- a page of stale rows
 SELECT p.subdomain, p.stage_total, s.subdomain IS NOT NULL, s.current_stage
 FROM site_progress p
-LEFT JOIN sites s ON s.subdomain = p.subdomain
+LEFT JOIN sites s ON s.subdomain = p.subdomain AND (%(after)s::text IS NULL OR s.subdomain > %(after)s)
 WHERE p.current_stage = 'ocr'
   AND (p.updated_at IS NULL OR p.updated_at < now() - %(age)s * interval '1 second')
-ORDER BY p.subdomain
-LIMIT %(page)s;
-
--- the next page
-SELECT p.subdomain, p.stage_total, s.subdomain IS NOT NULL, s.current_stage
-FROM site_progress p
-LEFT JOIN sites s ON s.subdomain = p.subdomain AND s.subdomain > %(after)s
-WHERE p.current_stage = 'ocr'
-  AND (p.updated_at IS NULL OR p.updated_at < now() - %(age)s * interval '1 second')
-  AND p.subdomain > %(after)s
+  AND (%(after)s::text IS NULL OR p.subdomain > %(after)s)
 ORDER BY p.subdomain
 LIMIT %(page)s;
 

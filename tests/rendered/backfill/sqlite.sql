@@ -7,26 +7,17 @@ WHERE p.current_stage = 'ocr'
 -- how many rows expect documents
 SELECT count(*) FROM site_progress WHERE stage_total > 0;
 
--- the first page of stale rows
+-- a page of stale rows
 SELECT p.subdomain, p.stage_total, s.subdomain IS NOT NULL, s.current_stage
 FROM site_progress p
-LEFT JOIN sites s ON s.subdomain = p.subdomain
+LEFT JOIN sites s ON s.subdomain = p.subdomain AND (:after IS NULL OR s.subdomain > :after)
 WHERE p.current_stage = 'ocr'
   AND (julianday(p.updated_at) IS NULL OR julianday(p.updated_at) < julianday('now') - :age / 86400.0)
+  AND (:after IS NULL OR p.subdomain > :after)
 ORDER BY p.subdomain
 LIMIT :page;
 
--- the next page
-SELECT p.subdomain, p.stage_total, s.subdomain IS NOT NULL, s.current_stage
-FROM site_progress p
-LEFT JOIN sites s ON s.subdomain = p.subdomain AND s.subdomain > :after
-WHERE p.current_stage = 'ocr'
-  AND (julianday(p.updated_at) IS NULL OR julianday(p.updated_at) < julianday('now') - :age / 86400.0)
-  AND p.subdomain > :after
-ORDER BY p.subdomain
-LIMIT :page;
-
--- a site of a batch
+-- a batch
 UPDATE sites
 SET current_stage = CASE WHEN v.total = 0 THEN 'completed' ELSE 'ocr' END,
     ocr_total = v.total,
@@ -38,7 +29,7 @@ SET current_stage = CASE WHEN v.total = 0 THEN 'completed' ELSE 'ocr' END,
     last_error_stage = CASE WHEN v.total = 0 THEN 'ocr' ELSE sites.last_error_stage END,
     last_error_message = CASE WHEN v.total = 0 THEN 'no documents in the storage directory, and site_progress expected none' ELSE sites.last_error_message END,
     last_error_at = CASE WHEN v.total = 0 THEN strftime('%Y-%m-%d %H:%M:%f000', 'now') ELSE sites.last_error_at END
-FROM (SELECT :site AS subdomain, :completed AS completed, :total AS total) AS v
+FROM (SELECT value ->> 0 AS subdomain, value ->> 1 AS completed, value ->> 2 AS total FROM json_each(:rows)) AS v
 JOIN site_progress p ON p.subdomain = v.subdomain
 WHERE sites.subdomain = v.subdomain
   AND sites.current_stage IS NULL

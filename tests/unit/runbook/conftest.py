@@ -6,7 +6,7 @@ import pytest
 
 from pipestate.runbook.lint import findings
 from pipestate.runbook.model import Phase
-from pipestate.runbook.parse import parse
+from support.parsed import parse
 
 FRONT = """---
 runbook: sample

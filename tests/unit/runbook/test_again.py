@@ -4,7 +4,7 @@ import pytest
 
 from pipestate.runbook.lint import findings
 from pipestate.runbook.model import Check, Level
-from pipestate.runbook.parse import parse
+from support.parsed import parse
 
 Told = list[tuple[int, str]]
 

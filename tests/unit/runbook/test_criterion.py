@@ -113,7 +113,6 @@ def test_what_cannot_be_parsed_is_told_with_how_to_write_it(text: str, what: str
         parse_requirement(text)
 
     assert what in str(caught.value)
-    assert caught.value.text == text
 
 
 WORDS = st.sampled_from(
@@ -129,5 +128,5 @@ def test_whatever_is_written_is_a_criterion_or_an_error_with_advice(text: str) -
     try:
         told = str(parse_requirement(text).comparisons)
     except RequirementError as error:
-        told = error.what
+        told = str(error)
     assert told

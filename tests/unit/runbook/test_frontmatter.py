@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 
 from pipestate.core.errors import RunbookError
-from pipestate.runbook.parse import parse
+from support.parsed import parse
 
 Lint = Callable[[str], list[tuple[int, str]]]
 

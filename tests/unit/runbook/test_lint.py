@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipestate.core.errors import ConfigError, RunbookError
-from pipestate.runbook.lint import findings, lint, load
+from pipestate.runbook.lint import examine, findings, load
 from pipestate.runbook.model import Finding
 from support.long_form import times
 
@@ -37,7 +37,7 @@ def write(tmp_path: Path) -> Callable[[str], Path]:
 def test_a_good_runbook_has_no_findings_and_may_be_run(write: Callable[[str], Path]) -> None:
     path = write(FRONT + GOOD)
 
-    assert lint(path) == []
+    assert examine(path)[1] == []
     assert load(path).name == "s"
 
 
@@ -128,12 +128,12 @@ def test_a_file_that_is_not_utf8_is_a_finding(tmp_path: Path) -> None:
     path = tmp_path / "s.md"
     path.write_bytes(b"---\n\xff")
 
-    assert lint(path) == [Finding(str(path), 2, "not UTF-8 (byte 0xff): save the file as UTF-8")]
+    assert examine(path)[1] == [Finding(str(path), 2, "not UTF-8 (byte 0xff): save the file as UTF-8")]
 
 
 def test_a_file_that_is_not_there_is_a_matter_of_configuration(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
-        lint(tmp_path / "none.md")
+        examine(tmp_path / "none.md")[1]
 
 
 WORDS = [

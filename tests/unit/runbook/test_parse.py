@@ -10,8 +10,10 @@ import pytest
 
 from pipestate.core.errors import ConfigError, PipestateError, RunbookError
 from pipestate.runbook.criterion import Comparison, Requirement
+from pipestate.runbook.lint import load
 from pipestate.runbook.model import Advice, Check, Evidence, Phase, SignOff
-from pipestate.runbook.parse import collect, parse, read
+from pipestate.runbook.parse import collect
+from support.parsed import parse
 
 Lint = Callable[[str], list[tuple[int, str]]]
 
@@ -120,7 +122,7 @@ def test_a_byte_order_mark_and_any_line_end_are_tolerated(before: str, newline: 
     content = (before + SAMPLE.replace("\n", newline)).encode()
     path = tmp_path / "sample.md"
     path.write_bytes(content)
-    runbook = read(path)
+    runbook = load(path)
 
     assert runbook.phases == parse(SAMPLE, path).phases
     assert runbook.text == SAMPLE
@@ -152,7 +154,7 @@ def test_a_file_that_is_not_text_is_told_with_its_line(
     path = tmp_path / "sample.md"
     path.write_bytes(content)
     with pytest.raises(RunbookError) as caught:
-        read(path)
+        load(path)
 
     assert str(caught.value).startswith(f"{path}:{line}: {what}")
 
@@ -164,7 +166,7 @@ def test_a_file_that_cannot_be_read_is_a_matter_of_configuration(
     name: str, reason: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=f"cannot read the runbook .*: {reason}; give its name or its path"):
-        read(tmp_path / name)
+        load(tmp_path / name)
 
 
 def test_parse_stops_at_the_first_fault_and_collect_tells_them_all() -> None:

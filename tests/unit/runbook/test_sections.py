@@ -2,7 +2,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pipestate.runbook.parse import parse
+from support.parsed import parse
 
 Lint = Callable[[str], list[tuple[int, str]]]
 

@@ -8,9 +8,9 @@ import pytest
 
 from pipestate.core.errors import RunbookError
 from pipestate.runbook.files import without_page
-from pipestate.runbook.lint import lint, load
+from pipestate.runbook.lint import examine, load
 from pipestate.runbook.model import Check, Phase
-from pipestate.runbook.parse import parse
+from support.parsed import parse
 
 Beside = Callable[[str, str], list[str]]
 
@@ -223,11 +223,11 @@ def test_the_hash_covers_both_files(files: tuple[Path, Path]) -> None:
 
 def test_either_file_is_linted_with_the_other(files: tuple[Path, Path]) -> None:
     page, beside = files
-    assert lint(page) == lint(beside) == []
+    assert examine(page)[1] == examine(beside)[1] == []
     beside.write_text(READY + fence("-- check: b", "SELECT 1;"))
-    assert lint(page) == lint(beside) != []
+    assert examine(page)[1] == examine(beside)[1] != []
     beside.write_bytes(b"\xff")
-    assert [str(finding) for finding in lint(page)] == [
+    assert [str(finding) for finding in examine(page)[1]] == [
         f"{beside}:1: not UTF-8 (byte 0xff): save the file as UTF-8"
     ]
 
@@ -241,5 +241,5 @@ def test_variants_without_a_page_are_a_finding_and_no_runbook(files: tuple[Path,
     assert without_page(page.parent) == []
     page.unlink()
     assert without_page(page.parent) == [beside]
-    [finding] = lint(beside)
+    [finding] = examine(beside)[1]
     assert str(finding) == f"{beside}:1: there is no page {page}: write it, or take these variants away"

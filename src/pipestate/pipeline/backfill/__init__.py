@@ -6,7 +6,9 @@
    meantime stay unchanged, so repeated, killed or concurrent runs are safe.
 """
 
+import json
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 from sqlalchemy import URL, Connection, select
@@ -26,7 +28,6 @@ from pipestate.pipeline.stages import THRESHOLD, error_text
 
 LARGEST_BATCH = 10_000  # larger batches are slower, and workers wait for their rows
 LOCK_TIMEOUT_S = 10
-BRACES = str.maketrans("[]", "{}")  # from a Python list to a PostgreSQL array
 
 # One backfill writes at a time, for the duration of a batch, which prevents deadlocks between two of them. If
 # another session holds a row, the batch gives up early, so that writers do not queue for its rows. A batch is
@@ -60,7 +61,7 @@ WHERE sites.subdomain = v.subdomain
   AND {stale}{and_in_range}
 RETURNING sites.subdomain
 """
-# On PostgreSQL a batch is one statement with one time; on SQLite each site has a statement.
+# PostgreSQL knows the length of an array, and so updates the sites of a batch in the order of their keys.
 PARTS = {
     "postgresql": {
         "time": "now()",
@@ -76,11 +77,12 @@ PARTS = {
         "time": NOW["sqlite"],
         "past": "strftime('%Y-%m-%d %H:%M:%f000', 'now', -:past || ' seconds')",
         "started_at": "strftime('%Y-%m-%d %H:%M:%f000', p.started_at)",
-        "values": "(SELECT :site AS subdomain, :completed AS completed, :total AS total) AS v",
+        "values": "(SELECT value ->> 0 AS subdomain, value ->> 1 AS completed, value ->> 2 AS total"
+        " FROM json_each(:rows)) AS v",
         "and_in_range": "",
     },
 }
-PREPARE_SQL = fill("postgresql", PREPARE, lock_timeout=str(LOCK_TIMEOUT_S))
+PREPARE_SQL = {"postgresql": (fill("postgresql", PREPARE, lock_timeout=str(LOCK_TIMEOUT_S)),), "sqlite": ()}
 UPDATE_SQL = {
     engine: fill(engine, UPDATE, stale=STALE[engine], no_documents=NO_DOCUMENTS, **parts)
     for engine, parts in PARTS.items()
@@ -124,8 +126,7 @@ def write(
     """
     try:
         with connection.begin():
-            counts = [result.subject for result in expected]
-            left = UPDATE_ON[connection.dialect.name](connection, counts, threshold, last)
+            left = _update(connection, [result.subject for result in expected], threshold, last=last)
             return _what_became_of(connection, left) if left else {}
     except (IntegrityError, DataError, InternalError) as error:
         if len(expected) > 1:
@@ -144,59 +145,45 @@ def write(
         raise
 
 
-def _update_at_once(
-    connection: Connection, counts: list[SiteCounts], threshold: timedelta, last: bool
+def _update(
+    connection: Connection, counts: list[SiteCounts], threshold: timedelta, *, last: bool
 ) -> list[str]:
     """Update the sites with one statement; return the names of the unwritten sites."""
-    connection.exec_driver_sql(PREPARE_SQL, {"synchronous": "on" if last else "off"})
-    names = [site.subdomain for site in counts]
+    for statement in PREPARE_SQL[connection.dialect.name]:
+        connection.exec_driver_sql(statement, {"synchronous": "on" if last else "off"})
     parameters = {
-        "sites": _text_array(names),
-        "completed": str([site.completed for site in counts]).translate(BRACES),
-        "totals": str([site.total for site in counts]).translate(BRACES),
-        **_ages(threshold),
-        "first": names[0],
-        "last": names[-1],
+        **VALUES[connection.dialect.name](counts),
+        "age": threshold.total_seconds(),
+        "past": max(threshold, THRESHOLD).total_seconds() + 1,  # seconds, just past the stuck threshold
+        "first": counts[0].subdomain,
+        "last": counts[-1].subdomain,
     }
-    result = connection.exec_driver_sql(UPDATE_SQL["postgresql"], parameters)
-    if result.rowcount == len(names):
+    result = connection.exec_driver_sql(UPDATE_SQL[connection.dialect.name], parameters)
+    if result.rowcount == len(counts):
         return []
     written = set(result.scalars())
-    return [name for name in names if name not in written]
+    return [site.subdomain for site in counts if site.subdomain not in written]
 
 
-def _update_one_by_one(
-    connection: Connection, counts: list[SiteCounts], threshold: timedelta, last: bool
-) -> list[str]:
-    """Update the sites, one statement each; return the names of the unwritten sites."""
-    del last
-    sql, ages = UPDATE_SQL["sqlite"], _ages(threshold)
-    values = ({"site": site.subdomain, "completed": site.completed, "total": site.total} for site in counts)
-    return [
-        str(each["site"])
-        for each in values
-        if connection.exec_driver_sql(sql, {**each, **ages}).first() is None
-    ]
+def _as_arrays(counts: list[SiteCounts]) -> dict[str, str]:
+    r"""Render literals of arrays, which PostgreSQL reads much faster than a long expression.
 
-
-UPDATE_ON = {"postgresql": _update_at_once, "sqlite": _update_one_by_one}
-
-
-def _ages(threshold: timedelta) -> dict[str, float]:
-    """Return in seconds the age of a stale row, and an age just past the stuck threshold."""
-    return {"age": threshold.total_seconds(), "past": max(threshold, THRESHOLD).total_seconds() + 1}
-
-
-def _text_array(values: list[str]) -> str:
-    r"""Render an array as one literal, which PostgreSQL reads much faster than a long expression.
-
-    >>> print(_text_array(["a.gov", "b.gov"]), _text_array(['a"b']))
-    {"a.gov","b.gov"} {"a\"b"}
+    >>> print(_as_arrays([SiteCounts('a"b', 1, 2), SiteCounts("c.gov", 3, 4)])["sites"])
+    {"a\"b","c.gov"}
     """
-    joined = '","'.join(values)
-    if "\\" in joined or joined.count('"') != 2 * (len(values) - 1):
-        joined = '","'.join(value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
-    return f'{{"{joined}"}}'
+    names, completed, totals = zip(*counts, strict=True)
+    quoted = (name.replace("\\", "\\\\").replace('"', '\\"') for name in names)
+    return {
+        "sites": '{"' + '","'.join(quoted) + '"}',
+        "completed": f"{{{','.join(map(str, completed))}}}",
+        "totals": f"{{{','.join(map(str, totals))}}}",
+    }
+
+
+VALUES: dict[str, Callable[[list[SiteCounts]], dict[str, str]]] = {
+    "postgresql": _as_arrays,
+    "sqlite": lambda counts: {"rows": json.dumps(counts)},
+}
 
 
 def _what_became_of(connection: Connection, names: list[str]) -> dict[str, Result[SiteCounts]]:

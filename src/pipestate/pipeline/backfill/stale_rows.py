@@ -5,7 +5,7 @@
 3. Zero documents exist and zero are expected: the site is completed, with the reason.
 4. Otherwise its counters are set from the existing documents.
 
-The decision functions are pure. The last part refuses an implausible storage directory.
+The last part refuses an implausible storage directory.
 """
 
 from collections.abc import Iterator
@@ -64,12 +64,6 @@ class DocumentTally:
     expected: int = 0
     found: int = 0
 
-    def add(self, expected: int, documents: Documents) -> None:
-        """Count a site if documents are expected for it."""
-        if expected:
-            self.expected += 1
-            self.found += bool(documents.pdfs or documents.texts)
-
     def require(self) -> None:
         """Refuse if too few sites have their expected documents."""
         if self.expected >= FEW_SITES and self.found * LEAST_SHARE < self.expected:
@@ -95,50 +89,34 @@ def plan(
     tally = DocumentTally()
     expected: list[Result[SiteCounts]] = []
     for row in _read(url, threshold):
-        expected.append(decide_unread(row) or _counted(row, storage, tally))
+        expected.append(decide(row, storage, tally))
         on_progress(len(expected), max(total, len(expected)))
     tally.require()
     return BackfillPlan(expected, threshold)
 
 
-def _counted(row: StaleRow, storage: Counted, tally: DocumentTally) -> Result[SiteCounts]:
-    subdomain, expected = row[0], max(row[1] or 0, 0)
+def decide(row: StaleRow, storage: Counted, tally: DocumentTally) -> Result[SiteCounts]:
+    """Decide about a row, and count in the tally whether its expected documents exist.
+
+    Without PDFs, the total is at least the expected number.
+    """
+    subdomain, stage_total, has_site, stage = row
+    if not has_site:
+        return Result(SiteCounts(subdomain), SubjectOutcome.ORPHANED, "there is no such site")
+    if stage is not None:
+        return Result(SiteCounts(subdomain), SubjectOutcome.MOVED_ON)
     try:
         documents = storage.documents(subdomain)
     except StorageError as error:
         return Result(SiteCounts(subdomain), SubjectOutcome.FAILED, str(error))
-    tally.add(expected, documents)
-    return decide_counts(subdomain, expected, documents)
-
-
-def decide_unread(row: StaleRow) -> Result[SiteCounts] | None:
-    """Decide the cases that do not depend on documents; None for the others."""
-    subdomain, _, has_site, stage = row
-    if not has_site:
-        return Result(SiteCounts(subdomain), SubjectOutcome.ORPHANED, "there is no such site")
-    return None if stage is None else Result(SiteCounts(subdomain), SubjectOutcome.MOVED_ON)
-
-
-def decide_counts(subdomain: str, expected: int, documents: Documents) -> Result[SiteCounts]:
-    """Decide by the existing documents and the expected number in `site_progress`.
-
-    >>> decide_counts("a.gov", 0, Documents({}, frozenset())).outcome
-    <SubjectOutcome.EMPTY: 'completed without documents'>
-    """
-    completed, total = count_documents(expected, documents)
+    expected, completed = max(stage_total or 0, 0), len(documents.texts)
+    if expected:
+        tally.expected += 1
+        tally.found += bool(documents.pdfs or completed)
+    total = documents.total if documents.pdfs else max(expected, completed)
     if total == 0:
         return Result(SiteCounts(subdomain), SubjectOutcome.EMPTY, NO_DOCUMENTS)
     return Result(SiteCounts(subdomain, completed, total), SubjectOutcome.MIGRATED)
-
-
-def count_documents(expected: int, documents: Documents) -> tuple[int, int]:
-    """Count completed and total documents; without PDFs, the total is at least the expected number.
-
-    >>> count_documents(15, Documents({}, frozenset({"council/2024-01-01"})))
-    (1, 15)
-    """
-    completed = documents.completed
-    return completed, documents.total if documents.pdfs else max(expected, completed)
 
 
 # Rows of `site_progress` stalled in OCR: the same rows that the check `backfill-complete` counts.
@@ -160,13 +138,14 @@ SELECT count(*)
 FROM site_progress p
 WHERE {stale}
 """
-# A page is a range of keys; the first page has no lower bound. The redundant bound on `s` lets a merge join
-# skip the earlier sites.
+# A page is a range of keys; the first page has no lower bound. The planner sees the values, so it drops one
+# side of each OR. The redundant bound on `s` lets a merge join skip the earlier sites.
 READ = """
 SELECT p.subdomain, p.stage_total, s.subdomain IS NOT NULL, s.current_stage
 FROM site_progress p
-LEFT JOIN sites s ON s.subdomain = p.subdomain{and_s_after}
-WHERE {stale}{and_p_after}
+LEFT JOIN sites s ON s.subdomain = p.subdomain AND (:after{text} IS NULL OR s.subdomain > :after)
+WHERE {stale}
+  AND (:after{text} IS NULL OR p.subdomain > :after)
 ORDER BY p.subdomain
 LIMIT :page
 """
@@ -175,18 +154,9 @@ PAGE_SETTINGS = {"postgresql": ("SET LOCAL enable_seqscan = off",), "sqlite": ()
 EXPECTING = "SELECT count(*) FROM site_progress WHERE stage_total > 0"
 
 COUNT_SQL = {engine: fill(engine, COUNT, stale=STALE[engine]) for engine in ENGINES}
-FIRST_SQL = {
-    engine: fill(engine, READ, stale=STALE[engine], and_s_after="", and_p_after="") for engine in ENGINES
-}
-NEXT_SQL = {
-    engine: fill(
-        engine,
-        READ,
-        stale=STALE[engine],
-        and_s_after=" AND s.subdomain > :after",
-        and_p_after="\n  AND p.subdomain > :after",
-    )
-    for engine in ENGINES
+READ_SQL = {
+    engine: fill(engine, READ, stale=STALE[engine], text=text)
+    for engine, text in (("postgresql", "::text"), ("sqlite", ""))
 }
 
 
@@ -222,8 +192,7 @@ def _page(url: URL, threshold: timedelta, after: str | None) -> list[StaleRow]:
         for setting in PAGE_SETTINGS[dialect]:
             connection.exec_driver_sql(setting)
         parameters = {"age": threshold.total_seconds(), "page": PAGE, "after": after}
-        sql = FIRST_SQL[dialect] if after is None else NEXT_SQL[dialect]
-        cursor = connection.exec_driver_sql(sql, parameters).cursor
+        cursor = connection.exec_driver_sql(READ_SQL[dialect], parameters).cursor
         return cast("list[StaleRow]", cursor.fetchall() if cursor else [])
 
 

@@ -5,11 +5,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, RenderableType
-from rich.table import Table
+from rich.console import Console
 from rich.text import Text
 
-from pipestate.cli.formats.layout import rows_table
+from pipestate.cli.formats.layout import fits, rows_table, table_of
 from pipestate.core.text import many, plain
 from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.queues.depths import Figures, QueueState, figures, total
@@ -21,8 +20,6 @@ STATES = ("queued", "started", "deferred", "scheduled", "failed", "finished")
 QUEUE, IN_THE_WAY, GONE = "queue", "in the way", "gone"
 COLUMNS = (*STATES, IN_THE_WAY, GONE)
 IDS_SHOWN = 3
-NARROW = 80
-WIDEST = 1000
 
 Results = Sequence[Result[Blocked]] | Sequence[Result[Saved]]
 
@@ -105,7 +102,7 @@ def _job(subject: Blocked | Saved) -> Blocked:
 
 
 def print_depths(states: list[QueueState], console: Console) -> None:
-    """Print one row per queue; a narrow terminal lists empty columns below the table."""
+    """Print one row per queue; states without a job are listed below the table."""
     rows: list[dict[str, Json]] = [
         {
             QUEUE: state.depth.queue,
@@ -115,10 +112,14 @@ def print_depths(states: list[QueueState], console: Console) -> None:
         }
         for state in states
     ]
-    shown = [name for name in COLUMNS if console.width >= NARROW or any(row[name] for row in rows)]
-    console.print(_depths(rows, shown, console))
-    empty = [name for name in COLUMNS if name not in shown]
-    if empty:
+    shown = [name for name in COLUMNS if any(row[name] for row in rows)]
+    filled = [{name: row[name] for name in (QUEUE, *shown)} for row in rows]
+    cells = [[Text(plain(str(row[QUEUE]))), *(Text(f"{row[name]:,}") for name in shown)] for row in filled]
+    wide = fits((QUEUE, *shown), cells, console.width)
+    console.print(
+        table_of((QUEUE, *shown), cells, right=shown) if wide else rows_table(filled, console.width)
+    )
+    if empty := [name for name in COLUMNS if name not in shown]:
         console.print(Text(f"0 in every queue: {', '.join(empty)}", "dim"))
     standing = total(states)
     console.print(
@@ -126,20 +127,6 @@ def print_depths(states: list[QueueState], console: Console) -> None:
         if standing
         else "\nNothing stands in the way."
     )
-
-
-def _depths(rows: Sequence[dict[str, Json]], shown: Sequence[str], console: Console) -> RenderableType:
-    """Build a table with aligned numbers; if it is too wide, `name: value` for each queue."""
-    table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column(QUEUE, no_wrap=True)
-    for name in shown:
-        table.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(plain(str(row[QUEUE])), *(f"{row[name]:,}" for name in shown))
-    as_wide_as_it_is = console.options.update(max_width=WIDEST)
-    if console.measure(table, options=as_wide_as_it_is).maximum <= console.width:
-        return table
-    return rows_table([{name: row[name] for name in (QUEUE, *shown)} for row in rows], console.width)
 
 
 def depths_as_data(states: list[QueueState]) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from pipestate.pipeline.planning import RECONCILED, any_failed, count
 if TYPE_CHECKING:
     from pipestate.pipeline.planning import Result
     from pipestate.pipeline.queues.port import Queues
-    from pipestate.pipeline.reconcile import Rules
-    from pipestate.pipeline.reconcile.decide import Recovery
+    from pipestate.pipeline.reconcile.decide import Recovery, Rules
 
     Results = Sequence[Result[Recovery]]
 
@@ -47,7 +46,7 @@ def reconcile(
 
     Example: pipestate reconcile --dry-run
     """
-    from pipestate.pipeline.reconcile import Rules
+    from pipestate.pipeline.reconcile.decide import Rules
     from pipestate.pipeline.stages import require_threshold
     from pipestate.pipeline.storage import open_storage
 

@@ -1,19 +1,19 @@
 """Start stages: `initialize_stage` for one, `advance_stage` for the coordinator's transitions.
 
-The SQL is filled once for each transition at import. A transition is the target stage and the stages that
+The SQL is filled once for each transition. A transition is the target stage and the stages that
 start with it: those of its step with new totals. Another stage of the step keeps its counters if the step is
 already running (`{here}`); otherwise it is reset.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
+from functools import cache
 
 from sqlalchemy import Connection
 
 from pipestate.pipeline.counters import forget_claim, record_claim
 from pipestate.pipeline.counters.finish_sql import CLAIM_SQL, DONE, FINISH_SQL
-from pipestate.pipeline.schema import COMPLETED, STEPS
+from pipestate.pipeline.schema import COMPLETED
 from pipestate.pipeline.sql import ENGINES, fill, quoted
 from pipestate.pipeline.stages import (
     InvalidJobs,
@@ -79,8 +79,6 @@ WHERE subdomain = :site AND coalesce(current_stage, '') <> '{completed}'
 RETURNING subdomain
 """
 
-Transition = tuple[str, frozenset[str]]  # target, and started stages
-
 
 @dataclass(frozen=True, slots=True)
 class StartSql:
@@ -98,7 +96,11 @@ class StartSql:
     peers: tuple[str, ...]
 
 
-def _start_sql(engine: str, step: tuple[str, ...], to: str, started: tuple[str, ...]) -> StartSql:
+@cache
+def start_sql(engine: str, to: str, starting: frozenset[str]) -> StartSql:
+    """Fill the statements of a transition: the target, and the stages of its step that start."""
+    step = step_of(to)
+    started = [stage for stage in step if stage in starting]
     peers = tuple(stage for stage in step if stage not in started)
     here = HERE.format(step=quoted(step))
     parts = {
@@ -134,23 +136,6 @@ def _start_sql(engine: str, step: tuple[str, ...], to: str, started: tuple[str, 
     )
 
 
-def transitions() -> list[tuple[tuple[str, ...], str, tuple[str, ...]]]:
-    """List every step, each of its target stages, and each set of stages that can start with that target."""
-    return [
-        (step, to, started)
-        for step in STEPS
-        for to in step
-        for size in range(1, len(step) + 1)
-        for started in combinations(step, size)
-        if to in started
-    ]
-
-
-START_SQL: dict[tuple[str, Transition], StartSql] = {
-    (engine, (to, frozenset(started))): _start_sql(engine, step, to, started)
-    for engine in ENGINES
-    for step, to, started in transitions()
-}
 COMPLETE_SQL = {engine: fill(engine, COMPLETE, completed=COMPLETED) for engine in ENGINES}
 
 
@@ -165,7 +150,7 @@ def initialize_stage(
     """
     require_stage(stage)
     _require_totals({stage: total_jobs})
-    sql = START_SQL[conn.dialect.name, (stage, frozenset({stage}))]
+    sql = start_sql(conn.dialect.name, stage, frozenset({stage}))
     statement = sql.restart if restart else sql.initialize
     claimed = _start(conn, sql, statement, subdomain, stage, {stage: total_jobs})
     if claimed is None:
@@ -192,7 +177,7 @@ def advance_stage(
             raise WrongTransition(subdomain, _current_stage(conn, subdomain), COMPLETED)
         forget_claim(conn, subdomain)
         return False
-    sql = START_SQL[conn.dialect.name, (to, frozenset(jobs))]
+    sql = start_sql(conn.dialect.name, to, frozenset(jobs))
     claimed = _start(conn, sql, sql.advance, subdomain, to, jobs)
     if claimed is None:
         current = _current_stage(conn, subdomain)

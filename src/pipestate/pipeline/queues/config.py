@@ -6,7 +6,6 @@ is its address; `redis_url` is RQ's address. `missing` names the application's f
 jobs.
 """
 
-import configparser
 import importlib
 import os
 import re
@@ -19,6 +18,7 @@ from pipestate.core.errors import ConfigError
 from pipestate.pipeline.queues.port import Backend, Destination, Obstacle, Queues, State
 from pipestate.pipeline.schema import STAGES
 from pipestate.pipeline.stages import step_of
+from pipestate.project.configuration import read_ini
 
 SECTION = "pipestate:queues"
 SETTINGS = ("backend", "url", "redis_url", "missing")
@@ -60,27 +60,20 @@ class QueueConfig:
 
 def read_config(ini: Path) -> QueueConfig:
     """Read the section of that alembic.ini, with the queue names of this migration as defaults."""
-    parser = configparser.ConfigParser({"here": str(ini.resolve().parent)}, interpolation=None)
-    try:
-        parser.read(ini, encoding="utf-8")
-    except (configparser.Error, UnicodeDecodeError) as error:
-        # The parser's message has several lines and repeats the file name.
-        raise ConfigError(f"{ini} cannot be read: {' '.join(str(error).split())}; fix it there") from error
-    if not parser.has_section(SECTION):
-        return QueueConfig()
+    lines = read_ini(ini).section(SECTION) if ini.is_file() else {}
     jobs, coordinators = dict(DEFAULT_JOBS), dict(DEFAULT_COORDINATORS)
-    for key, value in parser.items(SECTION):
+    for key, value in lines.items():
         stage, _, what = key.rpartition("_")
         if stage in STAGES and what == "job":
             jobs[stage] = _place(ini, key, value)
         elif stage in STAGES and what == "coordinator":
             coordinators[stage] = _place(ini, key, value)
-        elif key not in SETTINGS and key not in parser.defaults():
+        elif key not in SETTINGS:
             raise ConfigError(
                 f"{ini}: [{SECTION}] has {key}; write <stage>_job or <stage>_coordinator, where a stage is "
                 f"one of {', '.join(STAGES)}, or one of {', '.join(SETTINGS)}"
             )
-    setting = {key: parser.get(SECTION, key, fallback="").strip() or None for key in SETTINGS}
+    setting = {key: lines.get(key, "").strip() or None for key in SETTINGS}
     backend = setting["backend"] or RQ
     url = setting["redis_url" if backend == RQ else "url"]
     return QueueConfig(jobs, coordinators, setting["missing"], backend, url)

@@ -109,13 +109,12 @@ class Saved:
     where: str
 
 
+@dataclass(eq=False)
 class DamagedExport(ConfigError):
     """An export file that differs from the output of `queues clear`."""
 
-    def __init__(self, where: str, what: str) -> None:
-        super().__init__(where, what)
-        self.where = where
-        self.what = what
+    where: str
+    what: str
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}; nothing was restored, give a file that queues clear wrote"

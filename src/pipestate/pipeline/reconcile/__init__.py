@@ -7,10 +7,9 @@
 """
 
 import fcntl
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
 from sqlalchemy import URL, Engine, inspect, text
@@ -21,52 +20,30 @@ from pipestate.core.progress import Progress, no_progress
 from pipestate.database import connections as db
 from pipestate.database.connections import choose
 from pipestate.pipeline.planning import Plan, Result
-from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.port import Queues
-from pipestate.pipeline.reconcile.decide import MAX_ATTEMPTS, Facts, Recovery, decide, needs_person
+from pipestate.pipeline.reconcile.decide import Recovery, Rules, decide, needs_person
 from pipestate.pipeline.reconcile.stuck import HookFailed, StuckSite, find_stuck, load_missing
 from pipestate.pipeline.reconcile.write import begin_reconciliation, end_reconciliation, write_recovery
 from pipestate.pipeline.schema import pipeline_claim
-from pipestate.pipeline.stages import THRESHOLD_HOURS
-from pipestate.pipeline.storage import Storage, StorageError
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Definition of a stuck site, and recovery options. `site` is a manual request without a limit."""
-
-    config: QueueConfig = field(default_factory=QueueConfig)
-    storage: Storage | None = None
-    hours: float = THRESHOLD_HOURS
-    max_attempts: int = MAX_ATTEMPTS
-    site: str | None = None
-
-    @property
-    def manual(self) -> bool:
-        return self.site is not None
+from pipestate.pipeline.storage import StorageError
 
 
 def plan(url: URL, queues: Queues, rules: Rules) -> Plan[Recovery]:
     """Decide about every stuck site; reads only, in both the database and the queue."""
-    facts = Facts(
-        rules.config,
-        queues.alive(rules.config.queues()),
-        rules.storage.documents if rules.storage else None,
-        load_missing(rules.config.missing),
-        sys.maxsize if rules.manual else rules.max_attempts,
-        rules.manual,
+    rules = replace(
+        rules, alive=queues.alive(rules.config.queues()), missing=load_missing(rules.config.missing)
     )
     with db.reader(url) as conn:
         if not inspect(conn).has_table(pipeline_claim.name):
             raise ConfigError("this database has no counters yet: run alembic upgrade 0005 first")
         found = find_stuck(conn, rules.hours, rules.site)
     # Files and hooks may be slow, so they run outside any transaction.
-    return Plan([_decide(site, facts) for site in found])
+    return Plan([_decide(site, rules) for site in found])
 
 
-def _decide(site: StuckSite, facts: Facts) -> Result[Recovery]:
+def _decide(site: StuckSite, rules: Rules) -> Result[Recovery]:
     try:
-        return decide(site, facts)
+        return decide(site, rules)
     except (StorageError, HookFailed) as error:
         return needs_person(site, str(error))
 

@@ -6,11 +6,11 @@
    identify them, regardless of the counters. A stage of one job resends it; else the application decides.
 4. Otherwise the stage has ended and the coordinator is missing: claim it (again) and send it.
 
-The decision needs neither a database nor a queue: `Facts` holds the values read from them.
+The decision needs neither a database nor a queue: `Rules` holds the values read from them.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -21,7 +21,8 @@ from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.queues.config import SECTION, QueueConfig
 from pipestate.pipeline.queues.port import Alive, Call, Destination
 from pipestate.pipeline.reconcile.stuck import Counters, Missing, StuckSite, nobody_knows
-from pipestate.pipeline.storage import Documents
+from pipestate.pipeline.stages import THRESHOLD_HOURS
+from pipestate.pipeline.storage import Documents, Storage
 
 # Surrogates come from file names that are not UTF-8; databases refuse them, so they never occur in job keys.
 SURROGATES = re.compile(r"[\ud800-\udfff]")
@@ -55,31 +56,28 @@ class Recovery:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """Inputs of a decision besides the site; `by_hand` means that a person named the site."""
+class Rules:
+    """Definition of a stuck site, and the inputs of a decision besides it. A person names `site`."""
 
-    config: QueueConfig
-    alive: Alive = field(default_factory=Alive)
-    documents: Callable[[str], Documents] | None = None
-    missing: Missing = nobody_knows
+    config: QueueConfig = field(default_factory=QueueConfig)
+    storage: Storage | None = None
+    hours: float = THRESHOLD_HOURS
     max_attempts: int = MAX_ATTEMPTS
-    by_hand: bool = False
+    site: str | None = None
+    alive: Alive = field(default_factory=Alive)
+    missing: Missing = nobody_knows
 
-    def documents_of(self, subdomain: str) -> Documents:
-        if self.documents is None:
-            raise ConfigError(
-                f"{subdomain} is stuck in ocr, and only its files say what is missing: "
-                "give --storage-dir or set STORAGE_DIR"
-            )
-        return self.documents(subdomain)
+    @property
+    def manual(self) -> bool:
+        return self.site is not None
 
 
-def decide(site: StuckSite, facts: Facts) -> Result[Recovery]:
+def decide(site: StuckSite, rules: Rules) -> Result[Recovery]:
     """Return the recovery of this site: RECOVERED with the calls to send, or SKIPPED with the reason."""
-    if site.attempts >= facts.max_attempts:
+    if site.attempts >= rules.max_attempts and not rules.manual:
         error = f"; its last error: {site.last_error}" if site.last_error else ""
         return needs_person(site, f"tried {site.attempts} times, it needs a person{error}")
-    config, alive = facts.config, facts.alive
+    config, alive = rules.config, rules.alive
     busy = [
         f"{many(jobs, f'{stage} job')} queued or running"
         for stage in site.step
@@ -92,22 +90,27 @@ def decide(site: StuckSite, facts: Facts) -> Result[Recovery]:
     counters = site.counters
     undone = [stage for stage in site.step if not counters[stage].ended or counters[stage].in_vain]
     if undone == ["ocr"]:
-        return _ocr(site, facts, facts.documents_of(site.subdomain))
+        if rules.storage is None:
+            raise ConfigError(
+                f"{site.subdomain} is stuck in ocr, and only its files say what is missing: "
+                "give --storage-dir or set STORAGE_DIR"
+            )
+        return _ocr(site, rules, rules.storage.documents(site.subdomain))
     if undone:
-        return _jobs(site, facts, undone)
-    return _coordinator(site, facts, _counts(site, site.step), {})
+        return _jobs(site, rules, undone)
+    return _coordinator(site, rules, _counts(site, site.step), {})
 
 
 def needs_person(site: StuckSite, reason: str) -> Result[Recovery]:
     return Result(Recovery(site, Action.PERSON), SubjectOutcome.SKIPPED, reason)
 
 
-def _ocr(site: StuckSite, facts: Facts, documents: Documents) -> Result[Recovery]:
+def _ocr(site: StuckSite, rules: Rules, documents: Documents) -> Result[Recovery]:
     """Decide by files instead of counters, because a killed job may have written files before counting."""
     known, there = site.counters["ocr"].total, documents.total
     if there == 0:
         return needs_person(site, f"none of its {known} documents is in the storage")
-    if there < known and not facts.by_hand:  # a partly mounted disk must not lower the total
+    if there < known and not rules.manual:  # a partly mounted disk must not lower the total
         found = f"only {there} of its {known} documents are in the storage"
         return needs_person(site, f"{found}: if that is right, reconcile --site {site.subdomain}")
     done = len(documents.texts)
@@ -116,16 +119,16 @@ def _ocr(site: StuckSite, facts: Facts, documents: Documents) -> Result[Recovery
     paths = {path for document, path in documents.pdfs.items() if document in documents.texts}
     succeeded = frozenset(key for key in documents.texts | paths if not SURROGATES.search(key))
     if not documents.missing:
-        return _coordinator(site, facts, f"all {many(done, 'document')} have text", now, succeeded)
+        return _coordinator(site, rules, f"all {many(done, 'document')} have text", now, succeeded)
     keywords = [{"pdf_path": documents.pdfs[document]} for document in documents.missing]
     reason = f"{done} of {many(there, 'document')} have text"
-    return _send_jobs(site, facts, {"ocr": keywords}, reason, now, succeeded)
+    return _send_jobs(site, rules, {"ocr": keywords}, reason, now, succeeded)
 
 
-def _jobs(site: StuckSite, facts: Facts, undone: list[str]) -> Result[Recovery]:
+def _jobs(site: StuckSite, rules: Rules, undone: list[str]) -> Result[Recovery]:
     keywords: dict[str, list[dict[str, Any]]] = {}
     for stage in undone:
-        missing = facts.missing(site.subdomain, stage)
+        missing = rules.missing(site.subdomain, stage)
         total = site.counters[stage].total
         if missing is None and total > 1:
             return needs_person(
@@ -140,19 +143,19 @@ def _jobs(site: StuckSite, facts: Facts, undone: list[str]) -> Result[Recovery]:
         total = max(site.counters[stage].total, site.counters[stage].completed + len(jobs))
         now[stage] = Counters(total, total - len(jobs), 0)
     if not any(keywords.values()):
-        return _coordinator(site, facts, "every job has succeeded", now)
-    return _send_jobs(site, facts, keywords, _counts(site, undone), now, frozenset())
+        return _coordinator(site, rules, "every job has succeeded", now)
+    return _send_jobs(site, rules, keywords, _counts(site, undone), now, frozenset())
 
 
 def _send_jobs(
     site: StuckSite,
-    facts: Facts,
+    rules: Rules,
     keywords: Keywords,
     reason: str,
     now: Mapping[str, Counters],
     succeeded: frozenset[str],
 ) -> Result[Recovery]:
-    jobs = facts.config.jobs
+    jobs = rules.config.jobs
     for stage in keywords:
         if stage not in jobs or not jobs[stage].importable:
             return _needs_line(site, f"{stage}_job")
@@ -162,12 +165,12 @@ def _send_jobs(
 
 def _coordinator(
     site: StuckSite,
-    facts: Facts,
+    rules: Rules,
     reason: str,
     now: Mapping[str, Counters],
     succeeded: frozenset[str] = frozenset(),
 ) -> Result[Recovery]:
-    place = facts.config.coordinator(site.stage)
+    place = rules.config.coordinator(site.stage)
     if place is None or not place.importable:
         return _needs_line(site, f"{site.stage}_coordinator")
     lost = "its coordinator was lost" if site.claimed else "no coordinator was claimed"

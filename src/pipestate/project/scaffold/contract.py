@@ -1,12 +1,12 @@
 """Draft of a contract: its revision, its runbook, and a check for proof of disuse."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
-from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from yaml.nodes import CollectionNode, MappingNode
 
 from pipestate.core.errors import ConfigError, RunbookError
 from pipestate.project.find import Project
@@ -185,19 +185,10 @@ def _engine(project: Project, given: str | None) -> str | None:
 
 # Edit front matter in place: a phase with `opens` opens one more revision, others end with it.
 #
-# All other bytes stay unchanged.
+# An edited phase is written on one line; all other bytes stay unchanged.
 
 
 _FRONT = re.compile(r"\A\ufeff?---[^\n]*\n(?P<yaml>.*?\n)---", re.DOTALL)
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """Replace the text from `start` to `end`; insert if both are equal."""
-
-    start: int
-    end: int
-    text: str
 
 
 def opened(source: str, runbook: Runbook, phase: Phase, revision: str, ends: Sequence[str]) -> str:
@@ -205,80 +196,44 @@ def opened(source: str, runbook: Runbook, phase: Phase, revision: str, ends: Seq
 
     If the form of the front matter cannot be edited, RunbookError names the lines to write by hand.
     """
+    meant = []
+    for each in runbook.phases:
+        opens = (*each.opens, revision) if each.name == phase.name and each.opens else each.opens
+        meant.append(replace(each, opens=opens, until=revision if each.name in ends else each.until))
+    edited = {new.name: new for new, old in zip(meant, runbook.phases, strict=True) if new != old}
     found = _FRONT.match(source)
-    lines = [f"opens: [{quoted(revision)}] for phase {phase.name}"] if phase.opens else []
-    lines += [f"until: {quoted(revision)} for phase {name}" for name in ends]
-    advice = f"the front matter cannot be edited safely: write {' and '.join(lines)} yourself"
-    by_hand = RunbookError(runbook.path, phase.line, advice)
-    if found is None:
-        raise by_hand
-    front = found["yaml"]
-    edits = _edits(front, phase.name if phase.opens else None, quoted(revision), ends)
-    for edit in sorted(edits, key=lambda each: each.start, reverse=True):
-        front = front[: edit.start] + edit.text + front[edit.end :]
-    changed = source[: found.start("yaml")] + front + source[found.end("yaml") :]
-    if not _is_meant(changed, runbook, phase, revision, ends):
-        raise by_hand
+    start, end = found.span("yaml") if found else (0, 0)
+    changed = f"{source[:start]}{_with_phases(source[start:end], edited)}{source[end:]}"
+    after, _ = collect(changed, runbook.path, read_beside(runbook.path))
+    if after is None or [*map(_said, after.phases)] != [*map(_said, meant)]:
+        lines = [f"{_written(each)} for phase {name}" for name, each in edited.items()]
+        advice = f"the front matter cannot be edited safely: write {' and '.join(lines)} yourself"
+        raise RunbookError(runbook.path, phase.line, advice)
     if faults := findings(changed, runbook.path, read_beside(runbook.path)):
         raise faults[0].error()
     return changed
 
 
-def _is_meant(changed: str, runbook: Runbook, phase: Phase, revision: str, ends: Sequence[str]) -> bool:
-    """Parse the edited runbook, and verify that exactly the intended values changed."""
-    after, _ = collect(changed, runbook.path, read_beside(runbook.path))
-    if after is None or len(after.phases) != len(runbook.phases):
-        return False
-    for old, new in zip(runbook.phases, after.phases, strict=True):
-        opens = (*old.opens, revision) if old.name == phase.name and old.opens else old.opens
-        until = revision if old.name in ends else old.until
-        if (new.name, new.from_, new.until, new.opens) != (old.name, old.from_, until, opens):
-            return False
-    return True
-
-
-def _edits(front: str, opening: str | None, revision: str, ends: Sequence[str]) -> Iterator[Edit]:
+def _with_phases(front: str, edited: Mapping[str, Phase]) -> str:
+    """Write the edited phases; a phase with a comment inside, or an alias, stays unchanged."""
     root = yaml.compose(front, Loader=yaml.SafeLoader)
-    assert isinstance(root, MappingNode)
-    (phases,) = (value for key, value in root.value if key.value == "phases")
-    for key, node in phases.value:
-        fields = {name.value: value for name, value in node.value} if isinstance(node, MappingNode) else {}
-        if key.value in ends and "until" in fields:
-            until = fields["until"]
-            yield Edit(until.start_mark.index, until.end_mark.index, revision)
-        elif key.value in ends:
-            yield _added(node, front, f"until: {revision}")
-        if key.value == opening:
-            yield _appended(fields["opens"], front, revision)
+    fields = {key.value: value for key, value in root.value} if isinstance(root, MappingNode) else {}
+    for key, node in reversed(fields["phases"].value if fields else ()):
+        last = node
+        while isinstance(last, CollectionNode) and not last.flow_style:
+            last = last.value[-1][1] if isinstance(last, MappingNode) else last.value[-1]
+        start, end = key.end_mark.index, last.end_mark.index
+        if key.value in edited and start <= end and "#" not in front[start:end]:
+            front = f"{front[:start]}: {_written(edited[key.value])}{front[end:]}"
+    return front
 
 
-def _appended(node: SequenceNode, front: str, item: str) -> Edit:
-    """Append an item to a list, in brackets or on separate lines."""
-    if node.flow_style:
-        return _inside(node, front, item)
-    found = re.compile(r"\r?\n").search(front, node.value[-1].end_mark.index)
-    end = found.start() if found else len(front)
-    return Edit(end, end, f"{_newline(front)}{' ' * node.start_mark.column}- {item}")
+def _written(phase: Phase) -> str:
+    fields = {"from": phase.from_, "until": phase.until}
+    written = [f"{name}: {quoted(revision)}" for name, revision in fields.items() if revision]
+    written += [f"opens: [{', '.join(map(quoted, phase.opens))}]"] if phase.opens else []
+    return f"{{{', '.join(written)}}}"
 
 
-def _added(node: Node, front: str, field: str) -> Edit:
-    """Add a field to a phase; use braces if it is empty."""
-    if isinstance(node, ScalarNode):
-        start, end = node.start_mark.index, node.end_mark.index
-        return Edit(start, end, f"{' ' if front[start - 1] == ':' else ''}{{{field}}}")
-    assert isinstance(node, MappingNode)
-    if node.flow_style:
-        return _inside(node, front, field)
-    first = node.value[0][0].start_mark
-    return Edit(first.index, first.index, f"{field}{_newline(front)}{' ' * first.column}")
-
-
-def _inside(node: Node, front: str, entry: str) -> Edit:
-    """Append an entry before the closing bracket or brace, with the separator that is missing."""
-    end = node.end_mark.index - 1
-    last = front[node.start_mark.index : end].rstrip()[-1]
-    return Edit(end, end, f"{'' if last in '[{' else ' ' if last == ',' else ', '}{entry}")
-
-
-def _newline(front: str) -> str:
-    return "\r\n" if "\r\n" in front else "\n"
+def _said(phase: Phase) -> tuple[object, ...]:
+    return phase.name, phase.from_, phase.until, phase.opens

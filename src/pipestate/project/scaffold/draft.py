@@ -1,11 +1,11 @@
 """Drafts of files, written all together or not at all."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pipestate.core.errors import ConfigError
+from pipestate.core.text import replace_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,12 @@ def write(drafts: Sequence[Draft]) -> None:
     done: list[Draft] = []
     try:
         for draft in drafts:
-            _write(draft)
+            if draft.replaces is None:
+                draft.path.parent.mkdir(parents=True, exist_ok=True)
+                with draft.path.open("xb") as file:
+                    file.write(draft.text.encode("utf-8"))
+            else:
+                replace_text(draft.path, draft.text)
             done.append(draft)
     except OSError as error:
         for earlier in reversed(done):
@@ -42,26 +47,7 @@ def refuse_existing(path: Path) -> None:
         raise ConfigError(f"{path} is there already, and is not overwritten: take another name")
 
 
-def _write(draft: Draft) -> None:
-    content = draft.text.encode("utf-8")
-    if draft.replaces is None:
-        draft.path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.path.open("xb") as file:
-            file.write(content)
-        return
-    target = draft.path.resolve()  # keep a symbolic link
-    beside = target.with_name(f".{target.name}.new")
-    try:
-        beside.write_bytes(content)
-        beside.chmod(target.stat().st_mode)
-        beside.replace(target)
-    except OSError:
-        with suppress(OSError):
-            beside.unlink()
-        raise
-
-
-# Python source in the default style of `ruff format`.
+# Python source of a call.
 
 
 WIDTH = 88
@@ -98,8 +84,8 @@ def call(function: str, arguments: Mapping[str, Value], after: str = "", *, used
     flat = ", ".join(f"{key}{_flat(value)}" for key, value in given.items())
     if used + len(whole := f"{function}({flat}){after}") <= WIDTH:
         return whole
-    inner = [line for key, value in given.items() for line in _lines(key, value, used + 4)]
-    return "\n".join([f"{function}(", *(f"    {line}" for line in inner), f"){after}"])
+    lines = (f"    {key}{_flat(value)}," for key, value in given.items())
+    return "\n".join([f"{function}(", *lines, f"){after}"])
 
 
 def _flat(value: Value) -> str:
@@ -108,17 +94,3 @@ def _flat(value: Value) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{text(key)}: {_flat(items)}" for key, items in value.items()) + "}"
     return "[" + ", ".join(map(text, value)) + "]"
-
-
-def _lines(before: str, value: Value, used: int) -> list[str]:
-    """Write a value and a comma, on several lines if it is too long."""
-    flat = f"{before}{_flat(value)},"
-    if isinstance(value, str) or used + len(flat) <= WIDTH:
-        return [flat]
-    if isinstance(value, Mapping):
-        inner = [line for key, items in value.items() for line in _lines(f"{text(key)}: ", items, used + 4)]
-        opening, closing = "{", "}"
-    else:
-        inner = [f"{text(item)}," for item in value]
-        opening, closing = "[", "]"
-    return [f"{before}{opening}", *(f"    {line}" for line in inner), f"{closing},"]

@@ -297,7 +297,11 @@ def test_somebody_elses_lock_is_one_sentence(stuck: Stuck, monkeypatch: pytest.M
     """The time to wait is cut short for the test; the lock is real."""
     if stuck.database.is_sqlite:
         stuck = Stuck(Database(stuck.database.url.update_query_dict({"timeout": "0.2"})), stuck.root)
-    monkeypatch.setattr(backfill, "PREPARE_SQL", backfill.PREPARE_SQL.replace("'10s'", "'200ms'"))
+    shorter = {
+        engine: tuple(each.replace("'10s'", "'200ms'") for each in statements)
+        for engine, statements in backfill.PREPARE_SQL.items()
+    }
+    monkeypatch.setattr(backfill, "PREPARE_SQL", shorter)
     stuck.site("a.gov")
     the_plan = planned(stuck)
     with stuck.database.begin() as connection:

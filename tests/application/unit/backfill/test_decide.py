@@ -1,5 +1,8 @@
 """What becomes of a stale row, from values alone: no database, no directory."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,11 +11,9 @@ from pipestate.core.errors import ConfigError
 from pipestate.pipeline.backfill.stale_rows import (
     DocumentTally,
     SiteCounts,
-    StaleRow,
-    decide_counts,
-    decide_unread,
+    decide,
 )
-from pipestate.pipeline.planning import SubjectOutcome
+from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.schema import STAGES
 from pipestate.pipeline.storage import Documents
 
@@ -22,24 +23,38 @@ expected = st.integers(0, 12)
 NOTHING = Documents({}, frozenset())
 
 
-def make_row(expected: int | None = 1, *, has_site: bool = True, stage: str | None = None) -> StaleRow:
-    return "a.gov", expected, has_site, stage
+@dataclass
+class Given:
+    """A storage directory with the same documents for each site."""
+
+    found: Documents = NOTHING
+
+    def documents(self, _subdomain: str) -> Documents:
+        return self.found
+
+    def sites(self) -> Iterator[str]:
+        return iter(())
+
+
+def decided(
+    found: Documents = NOTHING,
+    expected: int | None = 1,
+    *,
+    has_site: bool = True,
+    stage: str | None = None,
+    tally: DocumentTally | None = None,
+) -> Result[SiteCounts]:
+    return decide(("a.gov", expected, has_site, stage), Given(found), tally or DocumentTally())
 
 
 def test_a_row_without_a_site_is_an_orphan() -> None:
-    result = decide_unread(make_row(has_site=False))
+    result = decided(has_site=False)
     assert result == (SiteCounts("a.gov"), SubjectOutcome.ORPHANED, "there is no such site")
 
 
 @pytest.mark.parametrize("stage", [*STAGES, "completed"])
 def test_a_site_with_a_stage_of_its_own_has_moved_on(stage: str) -> None:
-    result = decide_unread(make_row(stage=stage))
-    assert result is not None
-    assert result.outcome is SubjectOutcome.MOVED_ON
-
-
-def test_the_others_are_decided_by_their_documents() -> None:
-    assert decide_unread(make_row()) is None
+    assert decided(stage=stage).outcome is SubjectOutcome.MOVED_ON
 
 
 @pytest.mark.parametrize(
@@ -58,7 +73,7 @@ def test_counters_come_from_the_documents(
     found = Documents(
         {f"c/{number}": "" for number in range(pdfs)}, frozenset(f"c/{number}" for number in range(texts))
     )
-    assert decide_counts("a.gov", expecting, found) == (
+    assert decided(found, expecting) == (
         SiteCounts("a.gov", *counts),
         SubjectOutcome.MIGRATED,
         None,
@@ -67,7 +82,7 @@ def test_counters_come_from_the_documents(
 
 @given(expected, documents)
 def test_counters_are_never_impossible(expecting: int, found: Documents) -> None:
-    site, outcome, reason = decide_counts("a.gov", expecting, found)
+    site, outcome, reason = decided(found, expecting)
     assert 0 <= site.completed <= site.total
     assert site.completed + site.failed == site.total
     assert (site.total == 0) == (outcome is SubjectOutcome.EMPTY) == (reason is not None)
@@ -81,7 +96,7 @@ def test_a_directory_is_plausible_when_one_site_in_ten_has_a_document(
 ) -> None:
     tally = DocumentTally()
     for expecting, found in rows:
-        tally.add(expecting, found)
+        decided(found, expecting, tally=tally)
     expect = [found for expecting, found in rows if expecting > 0]
     having = [found for found in expect if found != NOTHING]
     if len(expect) >= 10 and len(having) * 10 < len(expect):

@@ -7,7 +7,7 @@ from pipestate.migration.failure import MigrationError
 from pipestate.project.graph import Chain
 from pipestate.project.scaffold.contract import ends_with
 from pipestate.project.scaffold.revision import read_dropped
-from pipestate.runbook.parse import parse
+from support.parsed import parse
 
 PAGE = """---
 runbook: orders

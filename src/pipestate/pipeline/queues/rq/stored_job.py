@@ -4,15 +4,13 @@ import base64
 import hashlib
 import json
 import math
-import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any
 
 from pipestate.pipeline.queues.port import Blocked, DamagedExport, Saved
-from pipestate.pipeline.queues.rq.calls import FunctionCall, Opaque, decompressed, load_plain, read_call
+from pipestate.pipeline.queues.rq.calls import FunctionCall, decompressed, read_call
 from pipestate.pipeline.queues.rq.connection import keys_of, pages, registry_key, text
 from pipestate.pipeline.stages import truncate
 
@@ -117,7 +115,6 @@ def as_content(job: StoredJob) -> dict[str, Any]:
         "status": job.text("status"),
         **{name: job.text(name) for name in TIMES},
         "description": job.text("description"),
-        "meta": _meta(job.fields.get(b"meta")),
         "exc_info": job.error,
         "dependency_ids": list(job.dependencies),
         "dependent_ids": list(job.dependents),
@@ -154,33 +151,15 @@ def read_content(saved: Saved) -> StoredJob:
 
 
 def as_json(value: Any) -> Any:
-    """Return a JSON-compatible value; times and numbers as text, an application object as its name.
+    """Return a JSON-compatible value for readers; other values as their text, without cycles or NaN.
 
-    >>> as_json((1, {"page": b"x"}, float("nan")))
-    "(1, {'page': b'x'}, nan)"
+    >>> as_json((1, {"page": b"x"}))
+    [1, {'page': "b'x'"}]
     """
     try:
-        return json.loads(json.dumps(value, default=_plain, allow_nan=False))
+        return json.loads(json.dumps(value, default=str, allow_nan=False))
     except Exception:  # cycles, keys other than text, objects half built by a pickle
-        try:
-            return reprlib.repr(value)
-        except Exception:
-            return "<not to be shown>"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    if isinstance(value, set | frozenset):
-        return list(value)
-    return repr(value) if isinstance(value, Opaque | bytes | bytearray) else str(value)
-
-
-def _meta(data: bytes | None) -> Any:
-    try:
-        return as_json(load_plain(data)) if data else {}
-    except Exception:  # a pickle can raise anything
-        return None
+        return "<not to be shown>"
 
 
 def _bytes(value: str) -> bytes:

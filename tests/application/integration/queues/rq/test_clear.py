@@ -163,10 +163,10 @@ def test_stopped_jobs_lie_among_the_failed_and_go(scene: Scene, file: Path) -> N
 
 def test_jobs_of_the_json_serializer(scene: Scene, file: Path) -> None:
     queue = Queue("compilation", connection=scene.redis, serializer="json")
-    job = queue.enqueue(COORDINATOR, "a.ca.us", depends_on=[scene.enqueue("ocr", OCR)], meta={"by": "cron"})
+    job = queue.enqueue(COORDINATOR, "a.ca.us", depends_on=[scene.enqueue("ocr", OCR)])
     assert clear_all(scene, file).deleted == Figures(1, 0, 0)
     (line,) = lines(file)
-    assert (line["id"], line["args"], line["meta"]) == (job.id, ["a.ca.us"], {"by": "cron"})
+    assert (line["id"], line["args"]) == (job.id, ["a.ca.us"])
 
 
 def test_groups_and_runs_of_a_job_leave_nothing(scene: Scene, file: Path) -> None:
@@ -317,14 +317,14 @@ def test_killed_half_way_a_rerun_finishes(scene: Scene, file: Path, monkeypatch:
 
 
 def test_the_file_tells_what_the_job_was(scene: Scene, file: Path) -> None:
-    job = scene.run(OCR, "a.ca.us", Path("x.pdf"), meta={"try": 2}, description="page 1")
+    job = scene.run(OCR, "a.ca.us", Path("x.pdf"), description="page 1")
     clear_all(scene, file)
     (line,) = lines(file)
     assert line["dependency_ids"] == []
     assert line["id"] == job.id
     assert (line["queue"], line["registry"], line["origin"]) == ("ocr", "failed", "ocr")
     assert (line["function"], line["args"], line["kwargs"]) == (OCR, ["a.ca.us", "x.pdf"], {})
-    assert (line["status"], line["description"], line["meta"]) == ("failed", "page 1", {"try": 2})
+    assert (line["status"], line["description"]) == ("failed", "page 1")
     assert "Traceback" in line["exc_info"]
     assert "clerk" in line["exc_info"]
     assert all(line[name] for name in ("created_at", "enqueued_at", "started_at", "ended_at"))
