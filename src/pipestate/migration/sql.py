@@ -287,6 +287,9 @@ def part() -> str:
 
 
 def _part_assertion() -> str:
+    run = current_run()
+    if run.revision in (run.required_ledger, run.compared_functions):
+        return f"CALL pipestate.require_part({literal(part())});\n"
     return (
         f"IF current_setting('pipestate.part', true) IS DISTINCT FROM {literal(part())} THEN\n"
         f"  {refusal('an earlier step of this revision failed, so this one does nothing: see above')}\n"

@@ -21,6 +21,7 @@ from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.gate import failed_rows, report_of
 from pipestate.migration.mark import force_reason
+from pipestate.migration.postgresql.calls import NO_RIGHTS
 from pipestate.migration.request import GateRequest, Tables
 from pipestate.migration.settings import read_settings, timeout_of
 from pipestate.runbook.model import Check, SignOff
@@ -37,11 +38,6 @@ MAY_USE = """(SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_cata
                       AND NOT pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
     FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
     WHERE n.nspname = 'pipestate' AND c.relname IN ('run', 'result') GROUP BY n.oid)"""
-NO_RIGHTS = (
-    "this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA "
-    "pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE "
-    "ON ALL ROUTINES IN SCHEMA pipestate TO {role}"
-)
 
 
 def require_usable_ledger(connection: Connection) -> None:

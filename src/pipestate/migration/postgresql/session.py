@@ -12,6 +12,7 @@ from pipestate.migration import sql
 from pipestate.migration.alembic import version_table
 from pipestate.migration.failure import MigrationError, translate_errors
 from pipestate.migration.postgresql import locks
+from pipestate.migration.run import run_of
 
 CONNECT_ARGUMENTS: dict[str, Any] = {"connect_timeout": 10, "application_name": "pipestate alembic"}
 SESSION = {
@@ -111,6 +112,10 @@ def assert_start(migration: MigrationContext, step: RevisionStep) -> None:
     expected = step.from_revisions_no_deps
     wanted = expected[0] if expected else ""
     table = sql.name(version_table(migration).fullname)
+    run = run_of(migration)
+    if run.required_ledger == run.revision:
+        sql.emit(f"CALL pipestate.require_start({sql.literals((table, wanted))})")
+        return
     other_version = sql.refusing(
         f"(SELECT coalesce(string_agg(version_num, ' '), '') FROM {table}) <> {sql.literal(wanted)}",
         f"this part of the script starts at revision {wanted or 'base'}, but the database is at {{actual}}: "

@@ -18,7 +18,7 @@ from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.losses import GuardedRun, imports_pipestate
 from pipestate.migration.mark import force_reason
-from pipestate.migration.postgresql.gate_script import write_requirement
+from pipestate.migration.postgresql.calls import write_requirement
 from pipestate.migration.recording import describe_file
 from pipestate.migration.run import run_of
 from pipestate.migration.statements import COMMITS, StatementKind, ends_in_the_middle, kind_of, may_lose

@@ -96,28 +96,11 @@ def analyze_table(*tables: str) -> None:
 
 
 def replace_comment(table: str, comment: str, *, revision: str) -> None:
-    said = f"obj_description({sql.regclass(table)}, 'pg_class')"
-    sql.emit(
-        "INSERT INTO pipestate.soft_drop (revision, kind, schema_name, table_name, name, removed, state) "
-        f"SELECT {sql.literal(revision)}, 'comment', '', {sql.literals((table, table))}, "
-        f"jsonb_build_object('comment', {said}), 'absent' WHERE {said} IS DISTINCT FROM "
-        f"{sql.literal(comment)}"
-    )
-    sql.emit(f"COMMENT ON TABLE {sql.name(table)} IS {sql.literal(comment)}")
+    calls.call("replace_comment", sql.name(table), comment, revision)
 
 
 def restore_comment(table: str, comment: str, *, revision: str) -> None:
-    of = f"name = {sql.literal(table)} AND revision = {sql.literal(revision)}"
-    entry = f"pipestate.soft_drop WHERE kind = 'comment' AND {of}"
-    sql.do(
-        f"""  SELECT removed ->> 'comment' INTO before FROM {entry} ORDER BY id DESC LIMIT 1;
-  DELETE FROM {entry};
-  IF obj_description({sql.regclass(table)}, 'pg_class') = {sql.literal(comment)} THEN
-    EXECUTE format({sql.literal(f"COMMENT ON TABLE {sql.name(table)} IS %L")}, before);
-  END IF;""",
-        "  before text;",
-        why=f"what was said about {table}",
-    )
+    calls.call("restore_comment", sql.name(table), comment, revision)
 
 
 # Columns: added in one ALTER, adopted if they already exist, never with a rewrite.
