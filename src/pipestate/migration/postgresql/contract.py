@@ -14,11 +14,10 @@ from pipestate.ledger.record import who
 from pipestate.ledger.state import require_ledger
 from pipestate.migration import sql
 from pipestate.migration.alembic import may_commit
-from pipestate.migration.definitions import Drop, DroppedColumns, DroppedTable
-from pipestate.migration.mark import force_reason
+from pipestate.migration.contract import Drop, DroppedColumns, DroppedTable
 from pipestate.migration.postgresql import calls
-from pipestate.migration.postgresql.locks import lock_tables
-from pipestate.migration.request import OTHER_CASE
+from pipestate.migration.postgresql.session import lock_tables
+from pipestate.migration.request import OTHER_CASE, force_reason
 
 
 def require_runtime(revision: str) -> None:

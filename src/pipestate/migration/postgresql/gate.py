@@ -20,10 +20,9 @@ from pipestate.ledger.state import require_ledger, require_trusted
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.gate import failed_rows, report_of
-from pipestate.migration.mark import force_reason
 from pipestate.migration.postgresql.calls import NO_RIGHTS
-from pipestate.migration.request import GateRequest, Tables
-from pipestate.migration.settings import read_settings, timeout_of
+from pipestate.migration.request import GateRequest, Tables, force_reason
+from pipestate.migration.run import read_settings, timeout_of
 from pipestate.runbook.model import Check, SignOff
 from pipestate.verify.judge import Judgement
 from pipestate.verify.report import Outcome, Report, Verdict

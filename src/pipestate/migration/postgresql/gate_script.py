@@ -13,13 +13,11 @@ from pipestate.core.text import plain
 from pipestate.ledger.record import script_record
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
-from pipestate.migration.mark import note_mark, reason_for, undo
 from pipestate.migration.postgresql import calls
 from pipestate.migration.postgresql import gate as server
-from pipestate.migration.postgresql.locks import lock_tables
-from pipestate.migration.request import GateRequest, Tables, down_revisions
-from pipestate.migration.run import current_run, run_of
-from pipestate.migration.settings import timeout_of
+from pipestate.migration.postgresql.session import lock_tables
+from pipestate.migration.request import GateRequest, Tables, down_revisions, note_mark, reason_for, undo
+from pipestate.migration.run import current_run, run_of, timeout_of
 from pipestate.verify.session_safety import foreign_owner_query
 
 

@@ -8,10 +8,10 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.database.drivers import sqlstate
 from pipestate.migration import sql
-from pipestate.migration.definitions import Index
+from pipestate.migration.adoption import Index
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.postgresql import calls
-from pipestate.migration.postgresql.locks import SESSION_LOCK_TIMEOUT, lock_tables, patiently
+from pipestate.migration.postgresql.session import SESSION_LOCK_TIMEOUT, lock_tables, patiently
 
 BUILD_PATIENCE = "10min"
 

@@ -8,7 +8,8 @@ import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn, CreateTable
 
 from pipestate.migration import sql
-from pipestate.migration.definitions import BATCH_SIZE, Index, Shape
+from pipestate.migration.adoption import Index, Shape
+from pipestate.migration.engine import BATCH_SIZE
 from pipestate.migration.postgresql import calls
 from pipestate.migration.postgresql.contract import restore_dropped_table
 from pipestate.migration.postgresql.indexes import (
@@ -17,7 +18,7 @@ from pipestate.migration.postgresql.indexes import (
     no_steps_for_partitions,
     validate_partitions,
 )
-from pipestate.migration.postgresql.locks import lock_tables, patiently
+from pipestate.migration.postgresql.session import lock_tables, patiently
 from pipestate.migration.run import current_run
 
 
