@@ -107,7 +107,7 @@ CALL pipestate.require_part('0004/1');
 
 CALL pipestate.end_revision('0004', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pipestate.record_revision('downgrade', '0004', 'Expand: `content_item_pipeline_state`, one row for each content item and pipeline.', '9dc4bfd6b6f5d17a5269546c66f0cae3fb4f6d13d95ef1a16b7574a27c81953f', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('downgrade', '0004', 'Expand: `content_item_pipeline_state`, one row for each content item and pipeline.', '1d0c8b0c8c713b7b5ec70dcc962048859d1412d74d0125d95b1987b9c43c9f96', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0003' WHERE pipestate_alembic_version.version_num = '0004';
 

@@ -325,7 +325,7 @@ CALL pipestate.finish_index('idx_cips_updated_at', 'content_item_pipeline_state'
 
 CALL pipestate.end_revision('0004', 'upgrade', 'refuse', NULL, '', false);
 
-CALL pipestate.record_revision('upgrade', '0004', 'Expand: `content_item_pipeline_state`, one row for each content item and pipeline.', '9dc4bfd6b6f5d17a5269546c66f0cae3fb4f6d13d95ef1a16b7574a27c81953f', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('upgrade', '0004', 'Expand: `content_item_pipeline_state`, one row for each content item and pipeline.', '1d0c8b0c8c713b7b5ec70dcc962048859d1412d74d0125d95b1987b9c43c9f96', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0004' WHERE pipestate_alembic_version.version_num = '0003';
 

@@ -115,7 +115,7 @@ CALL pipestate.drop_columns('job_results', ARRAY['idempotency_key', 'payload', '
 
 CALL pipestate.end_revision('0005', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pipestate.record_revision('downgrade', '0005', 'Expand: results, heartbeats and history of the new queue, and a view of silent workers.', '92aa5601a1e835daa9c6df81771359856a293c75ae0d1eadba9bbe857656d011', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('downgrade', '0005', 'Expand: results, heartbeats and history of the new queue, and a view of silent workers.', '59a6f2a6117716e14d380fc3114c9992936519df01767032405516e6aeb055ac', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0004' WHERE pipestate_alembic_version.version_num = '0005';
 

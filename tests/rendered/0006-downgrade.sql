@@ -152,7 +152,7 @@ CALL pipestate.set_timeout_back();
 
 CALL pipestate.end_revision('0006', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pipestate.record_revision('downgrade', '0006', 'Contract: drop `site_progress`.', '8edc3ab102b1704c9285c3fbcf26e4889a55d6581b8f7d290ed94774ed521eb9', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('downgrade', '0006', 'Contract: drop `site_progress`.', 'd56905e4962eea12637845cadab540065ba728ad63c582987b249b3e29cded76', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0005' WHERE pipestate_alembic_version.version_num = '0006';
 

@@ -123,7 +123,7 @@ CALL pipestate.begin_gate(
   timeout => '30s',
   may_be_gone => true,
   sha256 => '1bd1cd22ba7850de308954c52dcde35da24604c914d89ba9dc745efd0fcdb092',
-  files => '{"0001": "c476a635a1a1d1c32795a78aefaf93be", "0002": "a17631c1fc3856bef74cc40e3b6440dd", "0003": "06ff6b07ba94d1ee8e5bb3f668ea597d", "0004": "1fd01cddf0c09f1d32bce80b406304ae", "0005": "c787aae5ce79c434fa8521700d614815", "0006": "c3540216564166655f2d93bddb0874eb", "0007": "813b18eca93de5de7bce831517b89167"}',
+  files => '{"0001": "575c1a1322c8dda8b9825532d0502962", "0002": "d4d756ea5e91d884e8f712b5bea13e5d", "0003": "6e3f1271a1240a4cb67e634276ced4bb", "0004": "7f4356643a4aa490c9543296b15c7d9e", "0005": "1a550ac6f864de069a554ffd3fc7cfc1", "0006": "cd276dcfefae782c874e1087cd4966f8", "0007": "96ce932b94c5fae997a3abfa3131a224"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0005']::text[]);
 
@@ -283,7 +283,7 @@ CALL pipestate.pass_gate('0006');
 
 CALL pipestate.gated('0006', 1, 'CALL pipestate.soft_drop_tables(''0006'', ''sites-consolidation/readiness'', ARRAY[''site_progress'']::text[], ARRAY[to_regclass(''site_progress'')]::regclass[], True, true)');
 
-CALL pipestate.gated('0006', 2, 'CALL pipestate.record_revision(''upgrade'', ''0006'', ''Contract: drop `site_progress`.'', ''8edc3ab102b1704c9285c3fbcf26e4889a55d6581b8f7d290ed94774ed521eb9'', ''"pipestate_alembic_version"'', ''a person'', NULL)');
+CALL pipestate.gated('0006', 2, 'CALL pipestate.record_revision(''upgrade'', ''0006'', ''Contract: drop `site_progress`.'', ''d56905e4962eea12637845cadab540065ba728ad63c582987b249b3e29cded76'', ''"pipestate_alembic_version"'', ''a person'', NULL)');
 
 CALL pipestate.gated('0006', 3, 'UPDATE pipestate_alembic_version SET version_num=''0006'' WHERE pipestate_alembic_version.version_num = ''0005''');
 

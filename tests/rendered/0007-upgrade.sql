@@ -139,7 +139,7 @@ CALL pipestate.begin_gate(
   timeout => '30s',
   may_be_gone => true,
   sha256 => '1bd1cd22ba7850de308954c52dcde35da24604c914d89ba9dc745efd0fcdb092',
-  files => '{"0001": "c476a635a1a1d1c32795a78aefaf93be", "0002": "a17631c1fc3856bef74cc40e3b6440dd", "0003": "06ff6b07ba94d1ee8e5bb3f668ea597d", "0004": "1fd01cddf0c09f1d32bce80b406304ae", "0005": "c787aae5ce79c434fa8521700d614815", "0006": "c3540216564166655f2d93bddb0874eb", "0007": "813b18eca93de5de7bce831517b89167"}',
+  files => '{"0001": "575c1a1322c8dda8b9825532d0502962", "0002": "d4d756ea5e91d884e8f712b5bea13e5d", "0003": "6e3f1271a1240a4cb67e634276ced4bb", "0004": "7f4356643a4aa490c9543296b15c7d9e", "0005": "1a550ac6f864de069a554ffd3fc7cfc1", "0006": "cd276dcfefae782c874e1087cd4966f8", "0007": "96ce932b94c5fae997a3abfa3131a224"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0006']::text[]);
 
@@ -283,7 +283,7 @@ CALL pipestate.gated('0007', 1, 'CALL pipestate.soft_drop_columns(''0007'', ''si
 
 CALL pipestate.gated('0007', 2, 'CALL pipestate.replace_comment(''sites'', ''Sites and the one account of their pipeline state: current_stage, counters, last error'', ''0007'')');
 
-CALL pipestate.gated('0007', 3, 'CALL pipestate.record_revision(''upgrade'', ''0007'', ''Contract: drop the five legacy columns of `sites`.'', ''7bb1b14bd2bdea478219b1fbb4029b3a1e704adb954ebc8ef65ba3398702dad2'', ''"pipestate_alembic_version"'', ''a person'', NULL)');
+CALL pipestate.gated('0007', 3, 'CALL pipestate.record_revision(''upgrade'', ''0007'', ''Contract: drop the five legacy columns of `sites`.'', ''a418f3150098049d1a983423a20c8a336b9be03a121628b1d979a048aa506903'', ''"pipestate_alembic_version"'', ''a person'', NULL)');
 
 CALL pipestate.gated('0007', 4, 'UPDATE pipestate_alembic_version SET version_num=''0007'' WHERE pipestate_alembic_version.version_num = ''0006''');
 
