@@ -198,11 +198,6 @@ def force_reason(gate: str | None = None) -> str | None:
     return named.get(gate or "", plain)
 
 
-def plain_reason() -> str | None:
-    """Read a reason that names no gate."""
-    return _given()[1]
-
-
 def _given() -> tuple[dict[str, str], str | None]:
     """Return the reasons by gate, and the one without a gate."""
     environment = op.get_context().environment_context
@@ -341,7 +336,7 @@ SEVERAL = (
 def reason_for(request: GateRequest) -> str | None:
     """Return the reason that forces this gate; refuse one that could apply to several gates of this run."""
     reason = force_reason(request.name)
-    if reason is not None and plain_reason() is not None:
+    if reason is not None and _given()[1] is not None:
         run = current_run()
         run.forced = run.forced or request.name
         others = {run.forced, *_later_gates(request.revision)} - {request.name}

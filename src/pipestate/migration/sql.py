@@ -269,11 +269,6 @@ def execute_each(query: str, *, has_where: bool = True) -> None:
         emit(statement)
 
 
-def execute_when(statement: str, condition: str) -> None:
-    """Run one such statement if the condition holds."""
-    execute_each(f"SELECT {literal(statement)} WHERE {condition}")
-
-
 def break_off_unless(condition: str) -> None:
     """Disable the part of a script after this autocommit block unless the condition holds."""
     if is_offline() and in_autocommit():
@@ -329,10 +324,3 @@ def forget(kind: str, name: str) -> str:
     if not keeps_registry():
         return NOTHING
     return f"DELETE FROM {registry()} WHERE kind = {literal(kind)} AND name = {literal(name)}"
-
-
-def is_ours(kind: str, name: str) -> str:
-    """Render the SQL condition that `downgrade` may drop the object."""
-    if not keeps_registry():
-        return "true"
-    return f"EXISTS (SELECT FROM {registry()} WHERE kind = {literal(kind)} AND name = {literal(name)})"

@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from alembic import op
 
 from pipestate.ledger.record import who
-from pipestate.ledger.state import require_ledger
 from pipestate.migration import sql
 from pipestate.migration.alembic import may_commit
 from pipestate.migration.contract import Drop, DroppedColumns, DroppedTable
 from pipestate.migration.postgresql import calls
+from pipestate.migration.postgresql.gate import require_usable_ledger
 from pipestate.migration.postgresql.session import lock_tables
 from pipestate.migration.request import OTHER_CASE, force_reason
+from pipestate.migration.run import current_run
 
 
 def require_runtime(revision: str) -> None:
@@ -26,8 +27,8 @@ def require_runtime(revision: str) -> None:
     if sql.is_offline():
         calls.write_requirement()
     else:
-        require_ledger(op.get_bind())
-        calls.compare_functions()
+        require_usable_ledger(op.get_bind())
+        current_run().compared_functions = current_run().revision
     reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
     sql.emit(
         f"CALL pipestate.require_session({sql.literal(revision)}, pg_catalog.current_schemas(false), "

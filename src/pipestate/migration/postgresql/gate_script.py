@@ -71,7 +71,9 @@ class GuardedOutput:
             statement = text.strip().removesuffix(";")
             self._refuse_what_cannot_wait(statement)
             self.done += 1
-            self.write(f"{server.call_gated(self.mark, self.done, statement)};")
+            self.write(
+                f"CALL pipestate.gated({server.text(self.mark)}, {self.done},{server.lines(statement)});"
+            )
         else:  # a mark needs a transaction: outside one, the previous version row is the precondition
             statement = text.strip().removesuffix(";")
             heads = f"ARRAY[{sql.literals(sorted(self.heads))}]::text[]"
@@ -98,7 +100,10 @@ class GuardedOutput:
     def _assert_version(self) -> None:
         """Set the mark in this transaction if everything before it was committed."""
         self.done = 0
-        self.write(f"{server.call_go_on(self.mark, version_table(self.context), sorted(self.heads))};")
+        mark, table = server.text(self.mark), server.text(version_table(self.context))
+        self.write(
+            f"CALL pipestate.go_on({mark}, {table}, {server.texts(sorted(self.heads))}, {server.PATH});"
+        )
 
     def _refuse_what_cannot_wait(self, statement: str) -> None:
         word = _FIRST_WORD.match(statement)
@@ -112,14 +117,6 @@ class GuardedOutput:
 def _is_comment(text: str) -> bool:
     """Say whether every line of a text is empty or a comment; split lines at every known line ending."""
     return all(not line.strip() or line.lstrip().startswith("--") for line in text.splitlines())
-
-
-def position_of(context: MigrationContext) -> tuple[str | None, int]:
-    """Name the mark and the step that a further gate of this script follows; the first gate has no mark."""
-    guarded = run_of(context).output
-    if guarded is None:
-        return None, 0
-    return guarded.mark, guarded.done + 1
 
 
 @contextmanager
@@ -193,13 +190,12 @@ def _first_pass(request: GateRequest, tables: Tables, reason: str | None) -> Non
     """Write the pass without a lock: assert that the server matches this script, and evaluate the whole
     phase."""
     context = op.get_context()
-    mark, step = position_of(context)
     more = {
         "version_table": server.text(version_table(context)),
         "starts_at": server.texts(down_revisions(context, request.revision)),
     }
-    if mark is not None:
-        more |= {"mark": server.text(mark), "step": str(step)}
+    if (guarded := run_of(context).output) is not None:  # a further gate follows the mark and step before it
+        more |= {"mark": server.text(guarded.mark), "step": str(guarded.done + 1)}
     if reason is not None:
         more |= {"force": server.text(plain(reason)), "undo": server.text(undo(request))}
     place = f"{request.runbook.path}:{request.phase.line}"

@@ -82,7 +82,8 @@ def _build_by_partition(index: Index) -> None:
         sql.emit(f"SET lock_timeout = '{BUILD_PATIENCE}'")
         build_indexes(index, needed)
         sql.emit(f"SET lock_timeout = '{SESSION_LOCK_TIMEOUT}'")
-    attach_indexes(index, needed)
+    lock_tables(index.table, when=needed)
+    calls.call("attach_partition_indexes", sql.name(index.table), index.name)
 
 
 def drop_index(*names: str, partitions: bool = False) -> None:
@@ -153,12 +154,6 @@ def build_indexes(index: Index, needed: str) -> None:
         f"NOT ({needed}) OR NOT EXISTS (SELECT FROM {_leaves(index)} WHERE NOT leaf.attached AND "
         "NOT EXISTS (SELECT FROM pg_catalog.pg_index x WHERE x.indexrelid = leaf.own AND x.indisvalid))"
     )
-
-
-def attach_indexes(index: Index, needed: str) -> None:
-    """Attach the partitions' indexes to that of the table, under a short lock on all of them."""
-    lock_tables(index.table, when=needed)
-    calls.call("attach_partition_indexes", sql.name(index.table), index.name)
 
 
 def add_to_partitions(table: str, name: str, definition: str, needed: str) -> None:

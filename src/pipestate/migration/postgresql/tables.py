@@ -93,7 +93,8 @@ def drop_view(name: str) -> None:
 def analyze_table(*tables: str) -> None:
     with sql.autocommit():
         for table in tables:
-            sql.execute_when(f"ANALYZE {sql.name(table)}", f"{sql.regclass(table)} IS NOT NULL")
+            statement = sql.literal(f"ANALYZE {sql.name(table)}")
+            sql.execute_each(f"SELECT {statement} WHERE {sql.regclass(table)} IS NOT NULL")
 
 
 def replace_comment(table: str, comment: str, *, revision: str) -> None:
