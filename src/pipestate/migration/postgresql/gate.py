@@ -12,6 +12,7 @@ from alembic import op
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from pipestate.core.errors import ConfigError
 from pipestate.core.text import plain
 from pipestate.database.drivers import sqlstate, warnings_of
 from pipestate.ledger.functions import require_functions
@@ -44,7 +45,7 @@ def require_usable_ledger(connection: Connection) -> None:
     """Refuse a ledger that is missing, older, another role's, altered, or closed to this role."""
     require_trusted(connection)
     if not has_ledger(connection):
-        raise MigrationError(NO_LEDGER)
+        raise ConfigError(NO_LEDGER)
     query = f"SELECT pg_catalog.quote_ident(current_user::text), {MAY_USE}"
     role, may = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()
     if not may:
