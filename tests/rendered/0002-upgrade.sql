@@ -799,7 +799,7 @@ BEGIN
       FROM (SELECT pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) AS facts
         FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate')) AS o)
-      IS DISTINCT FROM '4c4904294104bd520af618e8bf2e4aa54ff23be60669b660dcb6a18521bfc4d7' THEN
+      IS DISTINCT FROM '631518c48d63c4037968812681290bac6f2ee466902c3030eedd64d553bc48e0' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   CREATE OR REPLACE VIEW pipestate.observed AS

@@ -1729,11 +1729,11 @@ LANGUAGE sql AS $$
 $$;
 CREATE OR REPLACE FUNCTION pipestate.restored_with(
   revision text, kind text, name text, schemas text[], state text) RETURNS SETOF text
-LANGUAGE sql AS $$
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   SELECT found.t FROM pipestate.soft_dropped($1, $2, $3, $4) AS entry, LATERAL (
     SELECT pipestate.hidden_relation(entry)::text
-    UNION ALL SELECT pg_catalog.substring(removed ->> 'definition', ' REFERENCES ([^(]+)[(]')
-      FROM pg_catalog.jsonb_array_elements(entry.removed) AS removed WHERE removed ->> 'kind' = 'foreign key') AS found (t)
+    UNION ALL SELECT substring(removed ->> 'definition', ' REFERENCES ([^(]+)[(]')
+      FROM jsonb_array_elements(entry.removed) AS removed WHERE removed ->> 'kind' = 'foreign key') AS found (t)
    WHERE entry.state = $5
 $$;
 CREATE OR REPLACE FUNCTION pipestate.element_type(type oid) RETURNS oid
