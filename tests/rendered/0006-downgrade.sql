@@ -32,7 +32,7 @@ DO $pipestate$
 DECLARE
   ledger record;
 BEGIN
-  SELECT pg_catalog.min(pg_catalog.concat(o.what, ' belongs to ', pg_catalog.pg_get_userbyid(o.owner))) FILTER (WHERE NOT (
+  SELECT pg_catalog.max(pg_catalog.concat(o.what, ' belongs to ', pg_catalog.pg_get_userbyid(o.owner))) FILTER (WHERE NOT (
       o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d

@@ -127,7 +127,7 @@ DO $pipestate$
 DECLARE
   ledger record;
 BEGIN
-  SELECT pg_catalog.min(pg_catalog.concat(o.what, ' belongs to ', pg_catalog.pg_get_userbyid(o.owner))) FILTER (WHERE NOT (
+  SELECT pg_catalog.max(pg_catalog.concat(o.what, ' belongs to ', pg_catalog.pg_get_userbyid(o.owner))) FILTER (WHERE NOT (
       {TRUSTED})) AS stranger,
       pg_catalog.bool_or(o.what = '{HOME}.run'::text) AS is_there,
       pg_catalog.bool_and(o.may_use) FILTER (WHERE n.nspname = '{HOME}') AS may_use,
