@@ -14,6 +14,7 @@ Revises: (base)
 import sqlalchemy as sa
 
 from pipestate.migration.adoption import (
+    Shape,
     create_table,
     drop_table,
     install_objects,
@@ -22,7 +23,6 @@ from pipestate.migration.adoption import (
     remove_objects,
     table_of,
 )
-from pipestate.migration.definitions import Shape
 
 revision = "0001"
 down_revision = None

@@ -15,6 +15,8 @@ import sqlalchemy as sa
 
 from pipestate.ddl import Index, add_checks, add_columns, add_foreign_key, create_index, lock_tables
 from pipestate.migration.adoption import (
+    KeyOf,
+    Shape,
     create_table,
     drop_constraint,
     drop_index,
@@ -24,7 +26,6 @@ from pipestate.migration.adoption import (
     table_of,
     use_timestamptz,
 )
-from pipestate.migration.definitions import KeyOf, Shape
 
 revision = "0004"
 down_revision = "0003"

@@ -19,6 +19,8 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 from pipestate.ddl import Index, add_checks, add_columns, add_foreign_key, create_index, lock_tables
 from pipestate.migration.adoption import (
+    KeyOf,
+    Shape,
     create_table,
     create_view,
     drop_columns,
@@ -31,7 +33,6 @@ from pipestate.migration.adoption import (
     set_default,
     table_of,
 )
-from pipestate.migration.definitions import KeyOf, Shape
 
 revision = "0005"
 down_revision = "0004"

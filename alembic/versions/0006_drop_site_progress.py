@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from pipestate import Contract
 from pipestate.ddl import DerivedRows
 from pipestate.migration.adoption import create_table, table_of
-from pipestate.migration.mark import force_reason
+from pipestate.migration.request import force_reason
 
 revision = "0006"
 down_revision = "0005"

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from pipestate import Contract
 from pipestate.ddl import add_columns
 from pipestate.migration.adoption import replace_comment, restore_comment, table_of
-from pipestate.migration.mark import force_reason
+from pipestate.migration.request import force_reason
 
 revision = "0007"
 down_revision = "0006"

@@ -1,6 +1,7 @@
 """Helpers for revisions: DDL that writers do not notice. `docs/reference/python.md` describes each name."""
 
-from pipestate.migration.definitions import DerivedRows, Index
+from pipestate.migration.adoption import Index
+from pipestate.migration.contract import DerivedRows
 from pipestate.migration.helpers import (
     add_checks,
     add_columns,

@@ -17,7 +17,7 @@ import yaml
 from redis import Redis
 
 from acceptance.test_screens import SCREENS, settled
-from pipestate.migration.postgresql.locks import one_migration_at_a_time
+from pipestate.migration.postgresql.session import one_migration_at_a_time
 from pipestate.pipeline.demo import scene
 from pipestate.runbook.directives import has_directives
 from pipestate.runbook.files import is_beside, runbook_file

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipestate.migration.postgresql.locks import LOCK_KEY
+from pipestate.migration.postgresql.session import LOCK_KEY
 from support.programs import run_program
 from support.servers import Database
 from support.shop_project import Shop, open_shop

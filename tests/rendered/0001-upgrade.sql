@@ -334,10 +334,10 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1) THEN
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid))) LIMIT 1) THEN
     CALL pipestate.record_revision(event, revision, title, file_sha256, version_table, actor, reason);
   ELSE
     PERFORM pg_catalog.set_config('pipestate.dropped', '', false);
@@ -390,10 +390,10 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))) AND pg_catalog.pg_has_role(o.owner, 'USAGE'::text)) LIMIT 1;
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)) AND pg_catalog.pg_has_role(o.owner, 'USAGE'::text)) LIMIT 1;
   IF stranger.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
       '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
@@ -476,7 +476,7 @@ BEGIN
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
-               WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_table', 'catalogue', 'check_stays', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_table', 'drop_tables_for_good', 'element_type', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'fire_deferred', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'numbers_of', 'others', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'require_backup', 'require_gate', 'require_mark', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_step', 'require_valid', 'restore_columns', 'restore_removed', 'restore_table', 'rights_fault', 'run_if', 'running_writers', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since')
+               WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_table', 'catalogue', 'check_stays', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_table', 'drop_tables_for_good', 'element_type', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'fire_deferred', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_drops', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'numbers_of', 'others', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_mark', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_valid', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since')
                  AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.refobjid = p.oid
                                  AND d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass) LOOP
     EXECUTE todo;
@@ -1034,6 +1034,8 @@ DECLARE
     'on the search path: %s. It may be read instead of what was meant, so nothing of revision %s is done: drop them, or take them '
     'off the path', planted, revision);
 BEGIN
+  -- Definitions are read and written as text, which these settings would change.
+  PERFORM set_config('standard_conforming_strings', 'on', false), set_config('quote_all_identifiers', 'off', false);
   IF planted IS NULL THEN RETURN; END IF;
   IF force IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = said;
@@ -1487,6 +1489,23 @@ BEGIN
     EXECUTE pg_catalog.format('ALTER INDEX %s ATTACH PARTITION %s', member.above, member.own);
   END LOOP;
 END $$;
+CREATE OR REPLACE FUNCTION pipestate.index_drops(the_indexes text[], is_registered boolean DEFAULT true) RETURNS SETOF text
+LANGUAGE plpgsql AS $$
+DECLARE
+  the_index text;
+  quoted text;
+BEGIN
+  FOREACH the_index IN ARRAY the_indexes LOOP
+    quoted := pg_catalog.array_to_string(ARRAY(
+      SELECT pg_catalog.quote_ident(part) FROM pg_catalog.unnest(pg_catalog.string_to_array(the_index, '.')) AS part), '.');
+    IF pg_catalog.to_regclass(quoted) IS NOT NULL AND pipestate.is_ours('index', the_index, is_registered) THEN
+      RETURN NEXT pg_catalog.concat('DROP INDEX CONCURRENTLY IF EXISTS ', quoted);
+    END IF;
+    IF is_registered THEN
+      RETURN NEXT pg_catalog.format('DELETE FROM pipestate.object WHERE kind = ''index'' AND name = %L', the_index);
+    END IF;
+  END LOOP;
+END $$;
 CREATE OR REPLACE FUNCTION pipestate.fire_deferred(path text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1765,6 +1784,15 @@ CREATE OR REPLACE FUNCTION pipestate.parents(the_table text) RETURNS text[]
 LANGUAGE sql AS $$
   SELECT pg_catalog.array_agg(k.confrelid::pg_catalog.regclass::text) FROM pg_catalog.pg_constraint k
    WHERE k.conrelid = pg_catalog.to_regclass(the_table)::oid AND k.contype = 'f'
+$$;
+CREATE OR REPLACE FUNCTION pipestate.restored_with(
+  revision text, kind text, name text, schemas text[], state text) RETURNS SETOF text
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT found.t FROM pipestate.soft_dropped($1, $2, $3, $4) AS entry, LATERAL (
+    SELECT pipestate.hidden_relation(entry)::text
+    UNION ALL SELECT substring(removed ->> 'definition', ' REFERENCES ([^(]+)[(]')
+      FROM jsonb_array_elements(entry.removed) AS removed WHERE removed ->> 'kind' = 'foreign key') AS found (t)
+   WHERE entry.state = $5
 $$;
 CREATE OR REPLACE FUNCTION pipestate.element_type(type oid) RETURNS oid
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -3561,6 +3589,21 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF is_registered THEN DELETE FROM pipestate.object o WHERE o.kind = the_kind AND o.name = the_name; END IF;
 END $$;
+CREATE OR REPLACE PROCEDURE pipestate.require_start(version_table text, wanted text)
+LANGUAGE plpgsql AS $$
+DECLARE
+  actual text;
+BEGIN
+  EXECUTE pg_catalog.format('SELECT pg_catalog.string_agg(version_num::text, '' ''::text) FROM %s', version_table) INTO actual;
+  IF coalesce(actual, '') <> wanted THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision %s, but the '
+      'database is at %s: nothing was changed', coalesce(nullif(wanted, ''), 'base'), coalesce(actual, 'base'));
+  END IF;
+  IF NOT pg_catalog.pg_try_advisory_lock(1885958245, 1937006964) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE =
+      'another migration is running on this database: wait for it to end, then run this script again';
+  END IF;
+END $$;
 CREATE OR REPLACE PROCEDURE pipestate.create_table(
   the_table text, the_statement text, the_indexes json DEFAULT '{}', the_revision text DEFAULT NULL)
 LANGUAGE plpgsql AS $$
@@ -3665,6 +3708,29 @@ BEGIN
   END IF;
   IF fault IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = fault;
+  END IF;
+END $$;
+CREATE OR REPLACE PROCEDURE pipestate.replace_comment(the_table text, the_comment text, the_revision text)
+LANGUAGE plpgsql AS $$
+DECLARE
+  former text := pg_catalog.obj_description(pg_catalog.to_regclass(the_table)::oid, 'pg_class');
+BEGIN
+  IF former IS DISTINCT FROM the_comment THEN
+    INSERT INTO pipestate.soft_drop (revision, kind, schema_name, table_name, name, removed, state)
+    VALUES (the_revision, 'comment', '', the_table, the_table, pg_catalog.jsonb_build_object('comment', former), 'absent');
+  END IF;
+  EXECUTE pg_catalog.format('COMMENT ON TABLE %s IS %L', the_table, the_comment);
+END $$;
+CREATE OR REPLACE PROCEDURE pipestate.restore_comment(the_table text, the_comment text, the_revision text)
+LANGUAGE plpgsql AS $$
+DECLARE
+  former text;
+BEGIN
+  SELECT d.removed ->> 'comment' INTO former FROM pipestate.soft_drop d
+   WHERE d.kind = 'comment' AND d.name = the_table AND d.revision = the_revision ORDER BY d.id DESC LIMIT 1;
+  DELETE FROM pipestate.soft_drop d WHERE d.kind = 'comment' AND d.name = the_table AND d.revision = the_revision;
+  IF pg_catalog.obj_description(pg_catalog.to_regclass(the_table)::oid, 'pg_class') = the_comment THEN
+    EXECUTE pg_catalog.format('COMMENT ON TABLE %s IS %L', the_table, former);
   END IF;
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.this_database() RETURNS text
@@ -3776,12 +3842,12 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting(''pipestate.version_table'', true), ''''))::oid)
       OR (NOT pg_catalog.current_setting(''is_superuser'') = ''on'' AND (pg_catalog.pg_has_role(o.owner, ''USAGE''::text) OR pg_catalog.pg_has_role(o.owner,
- ', false);
+        CASE WHEN pg_catalog.current_setting(''server_version_num'')::integer >= 160000 THEN ''SET'' ELSE ''MEMBER'' END)))
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+  ', false);
 
-CALL pg_temp.pipestate_record('upgrade', '0001', 'The legacy schema: created where absent, adopted where present.', 'dc876c906f5e0ac9fbf56cde2f81f357acb1f0b08d1e7fec952b07ce8ed76fe4', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pg_temp.pipestate_record('upgrade', '0001', 'The legacy schema: created where absent, adopted where present.', '3238475afab66e7e6d26dbef49b46703c2559758c02cbaec792fb1bf3f67bbef', '"pipestate_alembic_version"', 'a person', NULL);
 
 INSERT INTO pipestate_alembic_version (version_num) VALUES ('0001') RETURNING pipestate_alembic_version.version_num;
 
@@ -3805,10 +3871,10 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1) THEN
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
+                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid))) LIMIT 1) THEN
     CALL pipestate.record_schema('0001', 'a person');
   END IF;
 EXCEPTION WHEN OTHERS THEN

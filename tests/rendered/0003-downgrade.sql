@@ -27,53 +27,41 @@ BEGIN;
 \set ON_ERROR_STOP on
 \set ON_ERROR_ROLLBACK off
 
--- The ledger belongs to a trusted role, and has the functions of this script
+-- The ledger belongs to trusted roles, and has the functions of this script: SELECT pg_get_functiondef(...) shows one
 DO $pipestate$
 DECLARE
-  stranger record;
+  ledger record;
 BEGIN
-  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
-    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
-    UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-    UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
+  SELECT pg_catalog.max(pg_catalog.concat(o.what, ' belongs to ', pg_catalog.pg_get_userbyid(o.owner))) FILTER (WHERE NOT (
+      o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1;
-  IF stranger.what IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
-  END IF;
-  IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-      WHERE n.nspname = 'pipestate' AND c.relname = 'run') THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()');
-  END IF;
-  IF (SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.bool_and(
-      pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT'))
-      AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid
-                      AND NOT pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
-    FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
-    WHERE n.nspname = 'pipestate' AND c.relname IN ('run', 'result') GROUP BY n.oid) IS NOT TRUE THEN
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) AS stranger,
+      pg_catalog.bool_or(o.what = 'pipestate.run'::text) AS is_there,
+      pg_catalog.bool_and(o.may_use) FILTER (WHERE n.nspname = 'pipestate') AS may_use,
+      pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
+        pg_catalog.string_agg(o.facts, E'\n' ORDER BY o.facts COLLATE "C"), 'UTF8')), 'hex') AS functions INTO ledger
+    FROM pg_catalog.pg_namespace n CROSS JOIN LATERAL (
+      SELECT n.nspowner, pg_catalog.concat('the schema ', n.nspname), NULL::text, pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+      UNION ALL SELECT c.relowner, pg_catalog.concat(n.nspname, '.', c.relname), NULL, c.relname NOT IN ('run', 'result')
+          OR (pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT'))
+        FROM pg_catalog.pg_class c
+        WHERE c.relnamespace = n.oid AND n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+      UNION ALL SELECT p.proowner, pg_catalog.concat(n.nspname, '.', p.proname, '()'),
+        CASE WHEN n.nspname = 'pipestate' THEN pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) END,
+        pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
+        FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid) AS o (owner, what, facts, may_use)
+    WHERE n.nspname IN ('pipestate', 'pipestate_archive');
+  IF ledger.stranger IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', ledger.stranger, current_user);
+  ELSIF ledger.is_there IS NOT TRUE THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()';
+  ELSIF NOT ledger.may_use THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.replace('this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}', '{role}', pg_catalog.quote_ident(current_user::text));
-  END IF;
-  IF (SELECT pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(pg_catalog.string_agg(
-        pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
-          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')),
-        E'\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
-          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
-      FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate'))
-      IS DISTINCT FROM '7cf914e93cbe95b8be752a86075972eda81d929daba738ec98d611f7aca7cab5' THEN
+  ELSIF ledger.functions IS DISTINCT FROM '1d7c74d947fcb90f31321be3a16fc29e92dcbbb25721c899e65c1357cf6b9f50' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
@@ -86,16 +74,7 @@ DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
 
 CALL pipestate.begin_revision('0003');
 
--- The database is at revision 0003, and no other migration is running
-DO $pipestate$
-BEGIN
-IF (SELECT coalesce(string_agg(version_num, ' '), '') FROM pipestate_alembic_version) <> '0003' THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision 0003, but the database is at %s: nothing was changed', (SELECT coalesce(string_agg(version_num, ' '), 'base') FROM pipestate_alembic_version));
-END IF;
-IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
-  RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('another migration is running on this database: wait for it to end, then run this script again');
-END IF;
-END $pipestate$;
+CALL pipestate.require_start('pipestate_alembic_version', '0003');
 
 CALL pipestate.drop_table('pipeline_reconciliation', 'pipeline_reconciliation', '0003');
 
@@ -109,40 +88,9 @@ CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
 
 COMMIT;
 
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_contradictions' WHERE to_regclass('idx_sites_contradictions') IS NOT NULL AND pipestate.is_ours('index', 'idx_sites_contradictions')
-  AND current_setting('pipestate.part', true) = '0003/1' \gexec
-
-DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_contradictions';
-
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_legacy_times' WHERE to_regclass('idx_sites_legacy_times') IS NOT NULL AND pipestate.is_ours('index', 'idx_sites_legacy_times')
-  AND current_setting('pipestate.part', true) = '0003/1' \gexec
-
-DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_legacy_times';
-
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_site_progress_ocr' WHERE to_regclass('idx_site_progress_ocr') IS NOT NULL AND pipestate.is_ours('index', 'idx_site_progress_ocr')
-  AND current_setting('pipestate.part', true) = '0003/1' \gexec
-
-DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_site_progress_ocr';
-
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_site_progress_touched' WHERE to_regclass('idx_site_progress_touched') IS NOT NULL AND pipestate.is_ours('index', 'idx_site_progress_touched')
-  AND current_setting('pipestate.part', true) = '0003/1' \gexec
-
-DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_site_progress_touched';
-
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_current_stage' WHERE to_regclass('idx_sites_current_stage') IS NOT NULL AND pipestate.is_ours('index', 'idx_sites_current_stage')
-  AND current_setting('pipestate.part', true) = '0003/1' \gexec
-
-DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_current_stage';
-
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_updated_at' WHERE to_regclass('idx_sites_updated_at') IS NOT NULL AND pipestate.is_ours('index', 'idx_sites_updated_at')
-  AND current_setting('pipestate.part', true) = '0003/1' \gexec
-
-DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_updated_at';
-
-SELECT 'DROP INDEX CONCURRENTLY IF EXISTS idx_sites_coordinator_enqueued' WHERE to_regclass('idx_sites_coordinator_enqueued') IS NOT NULL AND pipestate.is_ours('index', 'idx_sites_coordinator_enqueued')
-  AND current_setting('pipestate.part', true) = '0003/1' \gexec
-
-DELETE FROM pipestate.object WHERE kind = 'index' AND name = 'idx_sites_coordinator_enqueued';
+SELECT step FROM pipestate.index_drops(ARRAY['idx_sites_contradictions', 'idx_sites_legacy_times', 'idx_site_progress_ocr', 'idx_site_progress_touched',
+    'idx_sites_current_stage', 'idx_sites_updated_at', 'idx_sites_coordinator_enqueued']) AS step
+  WHERE current_setting('pipestate.part', true) = '0003/1' \gexec
 
 BEGIN;
 

@@ -54,61 +54,45 @@ END $pipestate$;
 \set ON_ERROR_STOP on
 \set ON_ERROR_ROLLBACK off
 
--- The ledger belongs to a trusted role, and has the functions of this script
+-- The ledger belongs to trusted roles, and has the functions of this script: SELECT pg_get_functiondef(...) shows one
 DO $pipestate$
 DECLARE
-  stranger record;
+  ledger record;
 BEGIN
-  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
-    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
-    UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-    UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
+  SELECT pg_catalog.max(pg_catalog.concat(o.what, ' belongs to ', pg_catalog.pg_get_userbyid(o.owner))) FILTER (WHERE NOT (
+      o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)
       OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) LIMIT 1;
-  IF stranger.what IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
-  END IF;
-  IF NOT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-      WHERE n.nspname = 'pipestate' AND c.relname = 'run') THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()');
-  END IF;
-  IF (SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.bool_and(
-      pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT'))
-      AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid
-                      AND NOT pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
-    FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
-    WHERE n.nspname = 'pipestate' AND c.relname IN ('run', 'result') GROUP BY n.oid) IS NOT TRUE THEN
+        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) AS stranger,
+      pg_catalog.bool_or(o.what = 'pipestate.run'::text) AS is_there,
+      pg_catalog.bool_and(o.may_use) FILTER (WHERE n.nspname = 'pipestate') AS may_use,
+      pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
+        pg_catalog.string_agg(o.facts, E'\n' ORDER BY o.facts COLLATE "C"), 'UTF8')), 'hex') AS functions INTO ledger
+    FROM pg_catalog.pg_namespace n CROSS JOIN LATERAL (
+      SELECT n.nspowner, pg_catalog.concat('the schema ', n.nspname), NULL::text, pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+      UNION ALL SELECT c.relowner, pg_catalog.concat(n.nspname, '.', c.relname), NULL, c.relname NOT IN ('run', 'result')
+          OR (pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT'))
+        FROM pg_catalog.pg_class c
+        WHERE c.relnamespace = n.oid AND n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+      UNION ALL SELECT p.proowner, pg_catalog.concat(n.nspname, '.', p.proname, '()'),
+        CASE WHEN n.nspname = 'pipestate' THEN pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) END,
+        pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
+        FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid) AS o (owner, what, facts, may_use)
+    WHERE n.nspname IN ('pipestate', 'pipestate_archive');
+  IF ledger.stranger IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', ledger.stranger, current_user);
+  ELSIF ledger.is_there IS NOT TRUE THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()';
+  ELSIF NOT ledger.may_use THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.replace('this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}', '{role}', pg_catalog.quote_ident(current_user::text));
-  END IF;
-  IF (SELECT pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(pg_catalog.string_agg(
-        pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
-          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')),
-        E'\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
-          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
-      FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate'))
-      IS DISTINCT FROM '7cf914e93cbe95b8be752a86075972eda81d929daba738ec98d611f7aca7cab5' THEN
+  ELSIF ledger.functions IS DISTINCT FROM '1d7c74d947fcb90f31321be3a16fc29e92dcbbb25721c899e65c1357cf6b9f50' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
 END $pipestate$;
-
-SET standard_conforming_strings = on;
-
-SET quote_all_identifiers = off;
 
 CALL pipestate.require_session('0007', pg_catalog.current_schemas(false), NULL);
 
@@ -155,7 +139,7 @@ CALL pipestate.begin_gate(
   timeout => '30s',
   may_be_gone => true,
   sha256 => '1bd1cd22ba7850de308954c52dcde35da24604c914d89ba9dc745efd0fcdb092',
-  files => '{"0001": "c476a635a1a1d1c32795a78aefaf93be", "0002": "a17631c1fc3856bef74cc40e3b6440dd", "0003": "06ff6b07ba94d1ee8e5bb3f668ea597d", "0004": "1fd01cddf0c09f1d32bce80b406304ae", "0005": "c787aae5ce79c434fa8521700d614815", "0006": "c3540216564166655f2d93bddb0874eb", "0007": "813b18eca93de5de7bce831517b89167"}',
+  files => '{"0001": "575c1a1322c8dda8b9825532d0502962", "0002": "d4d756ea5e91d884e8f712b5bea13e5d", "0003": "6e3f1271a1240a4cb67e634276ced4bb", "0004": "7f4356643a4aa490c9543296b15c7d9e", "0005": "1a550ac6f864de069a554ffd3fc7cfc1", "0006": "cd276dcfefae782c874e1087cd4966f8", "0007": "96ce932b94c5fae997a3abfa3131a224"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0006']::text[]);
 
@@ -297,13 +281,11 @@ CALL pipestate.pass_gate('0007');
 
 CALL pipestate.gated('0007', 1, 'CALL pipestate.soft_drop_columns(''0007'', ''sites-consolidation/readiness'', ''sites'', to_regclass(''sites''), ARRAY[''status'', ''extraction_status'', ''last_updated'', ''last_deployed'', ''last_extracted'']::text[], ARRAY[]::text[], ARRAY[''status'', ''extraction_status'', ''last_updated'', ''last_deployed'', ''last_extracted'']::text[], True)');
 
-CALL pipestate.gated('0007', 2, 'INSERT INTO pipestate.soft_drop (revision, kind, schema_name, table_name, name, removed, state) SELECT ''0007'', ''comment'', '''', ''sites'', ''sites'', jsonb_build_object(''comment'', obj_description(to_regclass(''sites''), ''pg_class'')), ''absent'' WHERE obj_description(to_regclass(''sites''), ''pg_class'') IS DISTINCT FROM ''Sites and the one account of their pipeline state: current_stage, counters, last error''');
+CALL pipestate.gated('0007', 2, 'CALL pipestate.replace_comment(''sites'', ''Sites and the one account of their pipeline state: current_stage, counters, last error'', ''0007'')');
 
-CALL pipestate.gated('0007', 3, 'COMMENT ON TABLE sites IS ''Sites and the one account of their pipeline state: current_stage, counters, last error''');
+CALL pipestate.gated('0007', 3, 'CALL pipestate.record_revision(''upgrade'', ''0007'', ''Contract: drop the five legacy columns of `sites`.'', ''a418f3150098049d1a983423a20c8a336b9be03a121628b1d979a048aa506903'', ''"pipestate_alembic_version"'', ''a person'', NULL)');
 
-CALL pipestate.gated('0007', 4, 'CALL pipestate.record_revision(''upgrade'', ''0007'', ''Contract: drop the five legacy columns of `sites`.'', ''7bb1b14bd2bdea478219b1fbb4029b3a1e704adb954ebc8ef65ba3398702dad2'', ''"pipestate_alembic_version"'', ''a person'', NULL)');
-
-CALL pipestate.gated('0007', 5, 'UPDATE pipestate_alembic_version SET version_num=''0007'' WHERE pipestate_alembic_version.version_num = ''0006''');
+CALL pipestate.gated('0007', 4, 'UPDATE pipestate_alembic_version SET version_num=''0007'' WHERE pipestate_alembic_version.version_num = ''0006''');
 
 COMMIT;
 

@@ -11,8 +11,8 @@ import pytest
 
 import cli_page
 from pipestate.ledger.record import VARIABLES
-from pipestate.migration import settings as guard_settings
-from pipestate.migration.settings import OPTION, X_OPTIONS
+from pipestate.migration import run as guard_settings
+from pipestate.migration.run import OPTION, X_OPTIONS
 from pipestate.pipeline.queues.config import SETTINGS
 from pipestate.project.version_table import ARGUMENTS
 from support.alembic_runs import ROOT

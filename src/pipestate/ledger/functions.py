@@ -21,13 +21,16 @@ _ROUTINE = re.compile(
     r"(?P<body>.*?)(?P=tag);",
     re.DOTALL,
 )
+# A routine's facts, and the digest of all: SQL expressions over `pg_proc p`, and over rows `o` with such facts.
+FACTS = """pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex'))"""
+DIGEST = """pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
+        pg_catalog.string_agg(o.facts, E'\\n' ORDER BY o.facts COLLATE "C"), 'UTF8')), 'hex')"""
 # The version is read from the function's body, so functions of other owners are never called.
 _INSTALLED = f"""SELECT
     (SELECT pg_catalog.substring(p.prosrc, '[0-9]+')::integer FROM pg_catalog.pg_proc p
       WHERE p.pronamespace = n.oid AND p.proname = 'runtime'),
-    (SELECT pg_catalog.string_agg(pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
-              pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')),
-              E'\\n' ORDER BY p.proname COLLATE "C", p.prosrc COLLATE "C")
+    (SELECT pg_catalog.string_agg({FACTS}, E'\\n')
        FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid)
   FROM pg_catalog.pg_namespace n WHERE n.nspname = '{SCHEMA}'"""
 UPDATE = "to update them: pipestate ledger install"
@@ -156,17 +159,18 @@ def require_functions(connection: Connection) -> None:
 
 def assertion() -> str:
     """Render PL/pgSQL for a script; it refuses functions that differ from this version."""
+    return f"""  IF (SELECT {DIGEST}
+      FROM (SELECT {FACTS} AS facts
+        FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('{SCHEMA}')) AS o)
+      {other_functions()};
+  END IF;"""
+
+
+def other_functions() -> str:
+    """Render the end of a condition on `DIGEST`, and the refusal of functions that differ from this version."""
     message = (
         f"'the functions of the ledger are not those that this script was written for (version {version()}): "
         "update them with pipestate ledger install, or write the script again'"
     )
     wanted = sha256(digest().encode()).hexdigest()
-    return f"""  IF (SELECT pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(pg_catalog.string_agg(
-        pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
-          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')),
-        E'\\n' ORDER BY pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
-          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) COLLATE "C"), 'UTF8')), 'hex')
-      FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('{SCHEMA}'))
-      IS DISTINCT FROM '{wanted}' THEN
-    RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = {message};
-  END IF;"""
+    return f"IS DISTINCT FROM '{wanted}' THEN\n    RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = {message}"

@@ -16,7 +16,7 @@ from pipestate.core.errors import OWN_SQLSTATE, ConfigError
 from pipestate.core.text import many, plain
 from pipestate.database.connections import choose, engine_of
 from pipestate.ledger.tables import SCHEMA, VIEWS, ledger_on, qualified
-from pipestate.project.version_table import FOUND
+from pipestate.project.graph import FOUND
 from pipestate.verify.read import HOW_TO_INSTALL, NO_LEDGER
 from pipestate.verify.session_safety import MESSAGE, foreign_owner_query
 

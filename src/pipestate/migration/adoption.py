@@ -1,19 +1,106 @@
-"""Helpers of a chain that adopts an existing schema; its downgrades drop objects of the chain alone.
+"""Definitions of tables and indexes, and helpers of a chain that adopts an existing schema.
 
-The shipped chain is one. Any project may use `pipestate.ddl`; these helpers are internal.
+The shipped chain is one: its downgrades drop objects of the chain alone. Any project may use `pipestate.ddl`; these
+helpers are internal.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.types import UserDefinedType
 
-from pipestate.migration.definitions import Index
-from pipestate.migration.definitions import KeyOf as KeyOf
-from pipestate.migration.definitions import Shape as Shape
-from pipestate.migration.definitions import table_of as table_of
+from pipestate.migration import sql
 from pipestate.migration.engine import engine
-from pipestate.migration.mark import force_reason as force_reason
-from pipestate.migration.mark import require_gate
+from pipestate.migration.request import force_reason as force_reason
+from pipestate.migration.request import require_gate
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index, with its keys and predicate spelt as PostgreSQL prints them, except casts: `(a, b DESC)`.
+
+    The index is skipped if the table lacks a column in `needs`, or has one of another type than `types`.
+    Types are PostgreSQL's: an index that names some is for PostgreSQL alone.
+
+    `partitions` adds the statements for a partitioned table to scripts for psql; online they are detected.
+    """
+
+    name: str
+    table: str
+    keys: str
+    unique: bool = False
+    where: str | None = None
+    needs: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    partitions: bool = False
+
+    @property
+    def full_name(self) -> str:
+        """Return the name with its schema: an index lives in the schema of its table."""
+        schema, dot, _ = self.table.rpartition(".")
+        return f"{schema}{dot}{self.name}"
+
+    def definition(self) -> str:
+        predicate = f" WHERE ({self.where})" if self.where else ""
+        return f"({self.keys}){predicate}"
+
+    def statement(self, concurrently: bool = False, name: str | None = None) -> str:
+        """Write the CREATE INDEX; `name` replaces the index's own name."""
+        unique = "UNIQUE " if self.unique else ""
+        how = "CONCURRENTLY " if concurrently else ""
+        target = f"{sql.name(name or self.name)} ON {sql.name(self.table)}"
+        return f"CREATE {unique}INDEX {how}{target} {self.definition()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The columns and key that an existing table of that name must have to be adopted.
+
+    With `partitions` it may be partitioned: its key is then the first column of a unique index. `unique`
+    names columns that the chain will make unique together. PostgreSQL does this only for a table that is
+    partitioned by these columns alone. `times` names columns that checks compare with the clock: PostgreSQL
+    cannot compare text so.
+    """
+
+    table: str
+    key: str
+    columns: tuple[str, ...]
+    partitions: bool = False
+    unique: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()
+
+
+class KeyOf(UserDefinedType[Any]):
+    """The type of another table's column, as it is in this database: foreign keys follow it.
+
+    `sa.Column("order_id", KeyOf("orders.id"))` is a uuid where `orders.id` is one.
+    """
+
+    cache_ok = True
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+
+    def get_col_spec(self, **_: Any) -> str:
+        return f"{{type of {self.column}}}"
+
+
+def keys_of_others(table: sa.Table) -> list[str]:
+    """List the columns of other tables that define types of this table's columns."""
+    return [column.type.column for column in table.columns if isinstance(column.type, KeyOf)]
+
+
+def table_of(name: str, *parts: sa.Column[Any] | sa.Constraint) -> sa.Table:
+    """Make a table as a revision defines it: literal, in a separate MetaData."""
+    metadata = sa.MetaData()
+    for part in parts:
+        if isinstance(part, sa.ForeignKeyConstraint):
+            for element in part.elements:
+                target, _, column = element.target_fullname.rpartition(".")
+                sa.Table(target, metadata, sa.Column(column), keep_existing=True)
+    return sa.Table(name, metadata, *parts)
 
 
 def refuse_wrong_shapes(shapes: Sequence[Shape]) -> None:

@@ -17,16 +17,85 @@ from dataclasses import dataclass, field, replace
 from alembic import op
 
 from pipestate.migration import sql
-from pipestate.migration.definitions import DerivedRows, Drop, DroppedColumns, DroppedTable
 from pipestate.migration.engine import engine
 from pipestate.migration.failure import MigrationError, logs_to_stderr, translate_errors, warn
 from pipestate.migration.gate import gate
-from pipestate.migration.mark import force_reason, set_mark
+from pipestate.migration.request import force_reason, set_mark
 from pipestate.migration.run import current_run
 
 # An expression, or a mapping from dialect name to expression.
 Value = str | Mapping[str, str]
 BACKUP = "backup-taken"
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedRows:
+    """Rows of a dropped table, derived on its restore from the table that replaced it.
+
+    `columns` are expressions over a row `s` of `source`, which has the same key. Rows `s` are derived only if
+    `where` holds.
+    """
+
+    source: str
+    columns: Mapping[str, str]
+    where: str = "true"
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedTable:
+    """A table that a contract drops. `changed_at` is a column of the table that `derived` reads."""
+
+    table: str
+    key: tuple[str, ...] = ()
+    derived: DerivedRows | None = None
+    changed_at: str | None = None
+    revision: str = ""
+
+    @property
+    def kind(self) -> str:
+        return "table"
+
+    @property
+    def described(self) -> str:
+        return self.table
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedColumns:
+    """Columns that a contract drops. `derived` are expressions over a row `s` and its hidden values `a`."""
+
+    table: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...] = ()
+    derived: Mapping[str, str] = field(default_factory=dict)
+    changed_at: str | None = None
+    revision: str = ""
+
+    @property
+    def kind(self) -> str:
+        return "columns"
+
+    @property
+    def described(self) -> str:
+        return f"the columns {', '.join(self.columns)} of {self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Everything that one revision drops behind one gate."""
+
+    revision: str
+    gate: str
+    tables: tuple[DroppedTable, ...] = ()
+    columns: tuple[DroppedColumns, ...] = ()
+    triggers: tuple[str, ...] = ()
+    may_be_gone: bool = False
+    keep: bool = True
+    has_backup: bool = False
+
+    @property
+    def parts(self) -> tuple[DroppedTable | DroppedColumns, ...]:
+        return (*self.tables, *self.columns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,8 +17,7 @@ from pipestate.migration.engine import engine_of
 from pipestate.migration.failure import MigrationError, translate_errors
 from pipestate.migration.guard import assert_lock, changes_something, include_name, run_before_steps, watch
 from pipestate.migration.recording import record_run
-from pipestate.migration.run import SCHEMAS, run_of
-from pipestate.migration.settings import find_url, read_options
+from pipestate.migration.run import SCHEMAS, find_url, read_options, run_of
 
 # A tenant: the search path of its session, and its own version table.
 _SET = text(

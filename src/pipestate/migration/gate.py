@@ -43,10 +43,19 @@ from pipestate.migration.failure import (
     translate_errors,
     warn,
 )
-from pipestate.migration.mark import NOT_ENFORCED, force_reason, inside, note_mark, reason_for, undo
-from pipestate.migration.request import GateRequest, Tables, read_request, running_revision
-from pipestate.migration.run import current_run
-from pipestate.migration.settings import read_settings, timeout_of
+from pipestate.migration.request import (
+    NOT_ENFORCED,
+    GateRequest,
+    Tables,
+    force_reason,
+    inside,
+    note_mark,
+    read_request,
+    reason_for,
+    running_revision,
+    undo,
+)
+from pipestate.migration.run import current_run, read_settings, timeout_of
 from pipestate.project.find import Calls
 from pipestate.runbook.model import Check
 from pipestate.verify.read import QueryFailed, QueryResult, read

@@ -34,13 +34,10 @@ from pipestate.migration.alembic import Steps, environment_of, is_configured, wr
 from pipestate.migration.engine import ENGINES, engine_of
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.losses import guarded_run
-from pipestate.migration.mark import has_passed, is_marked
 from pipestate.migration.recording import record, record_at_end_of_script, record_run
-from pipestate.migration.request import runbooks_of
-from pipestate.migration.run import run_of
-from pipestate.migration.settings import read_without_values
-from pipestate.project.phases import asks
-from pipestate.project.revision_files import read_gates
+from pipestate.migration.request import has_passed, is_marked, runbooks_of
+from pipestate.migration.run import read_without_values, run_of
+from pipestate.project.revision_files import asks, read_gates
 from pipestate.runbook.files import every_runbook
 from pipestate.runbook.model import Phase, Runbook
 

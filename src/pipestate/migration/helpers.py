@@ -9,10 +9,10 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.sql.elements import ColumnClause
 
-from pipestate.migration.definitions import BATCH_SIZE, LOCK_PATIENCE_S, LOCK_TIMEOUT_MS, Index
-from pipestate.migration.engine import engine
+from pipestate.migration.adoption import Index
+from pipestate.migration.engine import BATCH_SIZE, LOCK_PATIENCE_S, LOCK_TIMEOUT_MS, engine
 from pipestate.migration.failure import MigrationError
-from pipestate.migration.mark import require_gate
+from pipestate.migration.request import require_gate
 
 
 def add_columns(addition: sa.Table) -> None:

@@ -20,9 +20,8 @@ from pipestate.ledger.state import look
 from pipestate.ledger.tables import SCHEMA
 from pipestate.migration.alembic import calls_of
 from pipestate.migration.failure import MigrationError, translate_errors, warn
-from pipestate.migration.mark import force_reason, is_covered, is_marked
-from pipestate.migration.run import run_of
-from pipestate.migration.settings import GuardSettings, read_settings
+from pipestate.migration.request import force_reason, is_covered, is_marked
+from pipestate.migration.run import GuardSettings, read_settings, run_of
 
 SHOWN = 6  # names in one sentence
 

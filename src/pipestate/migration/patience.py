@@ -18,7 +18,7 @@ from sqlalchemy.util import await_only
 from pipestate.core.text import plain
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
-from pipestate.migration.settings import GuardSettings
+from pipestate.migration.run import GuardSettings
 from pipestate.runbook.statement import tokens
 
 

@@ -17,7 +17,7 @@ from pipestate.ledger.state import has_ledger, look, require_trusted
 from pipestate.ledger.tables import VIEWS, ledger_on, qualified
 from pipestate.migration.failure import first_sentence
 from pipestate.migration.postgresql.ledger import DROP_EMPTY_SCHEMA
-from pipestate.migration.postgresql.locks import LOCK_KEY
+from pipestate.migration.postgresql.session import LOCK_KEY
 from pipestate.migration.sqlite.dropped_tables import MANIFEST
 
 LOCK_TIMEOUT = "2s"

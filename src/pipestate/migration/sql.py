@@ -269,11 +269,6 @@ def execute_each(query: str, *, has_where: bool = True) -> None:
         emit(statement)
 
 
-def execute_when(statement: str, condition: str) -> None:
-    """Run one such statement if the condition holds."""
-    execute_each(f"SELECT {literal(statement)} WHERE {condition}")
-
-
 def break_off_unless(condition: str) -> None:
     """Disable the part of a script after this autocommit block unless the condition holds."""
     if is_offline() and in_autocommit():
@@ -287,6 +282,9 @@ def part() -> str:
 
 
 def _part_assertion() -> str:
+    run = current_run()
+    if run.revision in (run.required_ledger, run.compared_functions):
+        return f"CALL pipestate.require_part({literal(part())});\n"
     return (
         f"IF current_setting('pipestate.part', true) IS DISTINCT FROM {literal(part())} THEN\n"
         f"  {refusal('an earlier step of this revision failed, so this one does nothing: see above')}\n"
@@ -326,10 +324,3 @@ def forget(kind: str, name: str) -> str:
     if not keeps_registry():
         return NOTHING
     return f"DELETE FROM {registry()} WHERE kind = {literal(kind)} AND name = {literal(name)}"
-
-
-def is_ours(kind: str, name: str) -> str:
-    """Render the SQL condition that `downgrade` may drop the object."""
-    if not keeps_registry():
-        return "true"
-    return f"EXISTS (SELECT FROM {registry()} WHERE kind = {literal(kind)} AND name = {literal(name)})"

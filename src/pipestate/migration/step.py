@@ -17,7 +17,6 @@ from sqlalchemy import Connection, event
 from pipestate.migration.engine import MigrationEngine, engine_of
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.losses import GuardedRun, decide
-from pipestate.migration.mark import force_reason
 from pipestate.migration.patience import (
     LONGEST_STEP_S,
     LockTimeout,
@@ -28,6 +27,7 @@ from pipestate.migration.patience import (
     is_autocommit,
     only_operations,
 )
+from pipestate.migration.request import force_reason
 from pipestate.migration.statements import (
     COMMITS,
     StatementKind,
@@ -188,7 +188,7 @@ class GuardedStep:
         if self.is_ours or context is None or context.root_connection is not self.connection:
             return False
         if sys.stderr.isatty():
-            from pipestate.migration.progress_bar import run_with_bar
+            from pipestate.migration.statements import run_with_bar
 
             call = partial(run_with_bar, self.connection, statement, call)
         self._execute(statement, call)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from pipestate.core.errors import ConfigError
 
+# Key in the `info` of a connection: the version table found on it. Its owner is the migrating role.
+FOUND = "pipestate_version_table"
+
 
 class Place(StrEnum):
     """Place of a range of revisions relative to the database."""

@@ -1,6 +1,6 @@
 """Runbooks of a project, and their phases beside the chain."""
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from pipestate.core.errors import ConfigError
 from pipestate.core.text import from_here
 from pipestate.project.find import Calls, Named, Project
 from pipestate.project.graph import Chain
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import asks, read_chain
 from pipestate.runbook.files import (
     all_runbook_files,
     find_runbooks,
@@ -16,8 +16,8 @@ from pipestate.runbook.files import (
     runbook_files,
     runbooks_at,
 )
-from pipestate.runbook.lint import examine
-from pipestate.runbook.model import Check, Finding, Phase, Runbook, View, is_variant, label
+from pipestate.runbook.lint import examine, unknown_revisions
+from pipestate.runbook.model import Finding, Phase, Runbook
 from pipestate.runbook.parse import is_blocking, unblocking
 
 
@@ -107,33 +107,6 @@ def fill_opens(chain: Chain, runbook: Runbook) -> Runbook:
     return replace(runbook, phases=tuple(phases))
 
 
-def unknown_revisions(runbook: Runbook, phase: Phase, known: Container[str]) -> list[Finding]:
-    """Find unknown revisions in a phase's front matter and in its blocks."""
-    said = [("from", "begins at", phase.from_), ("until", "ends at", phase.until)]
-    said += [("opens", "opens", revision) for revision in phase.opens]
-    found = [
-        Finding(
-            runbook.path,
-            phase.line,
-            f"phase {phase.name} {verb} {revision}, {_MISSING}: correct `{key}` in the front matter, {_OR}",
-        )
-        for key, verb, revision in said
-        if revision is not None and revision not in known
-    ]
-    for block in (*phase.checks, *phase.views):
-        # A variant inherits its revisions from the block in the runbook.
-        for key, revision in (("from", block.from_), ("until", block.until)):
-            named = revision is not None and revision not in known
-            if named and isinstance(block, Check | View) and not is_variant(block):
-                what = f"{label(block)}: `-- {key}: {revision}` names {_MISSING}: correct it, {_OR}"
-                found.append(Finding.at(block.block, what))
-    return sorted(set(found))
-
-
-_MISSING = "a revision that the chain does not have"
-_OR = "or name the right alembic.ini with --config"
-
-
 def _unasked(chain: Chain, runbook: Runbook, phase: Phase) -> Iterator[Finding]:
     """Find a difference between the revisions that a phase opens and those that ask its gate.
 
@@ -177,8 +150,3 @@ def _missing_phases(chain: Chain, runbook: Runbook) -> Iterator[Finding]:
                     f"revision {revision.id} asks the gate {gate}, but {runbook.path} has no phase {phase}; "
                     f"there are {there}: name one of them",
                 )
-
-
-def asks(gates: Container[str], runbook: Runbook, phase: Phase) -> bool:
-    """Tell whether one of these gates, read from a revision's file, belongs to the phase."""
-    return phase.name in gates or f"{runbook.name}/{phase.name}" in gates

@@ -2,11 +2,11 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipestate.core.errors import ConfigError
-from pipestate.project.find import Project
 from pipestate.project.graph import Chain, Revision, make_chain
 from pipestate.project.syntax import (
     UNKNOWN,
@@ -19,6 +19,10 @@ from pipestate.project.syntax import (
     parse,
     read_source,
 )
+
+if TYPE_CHECKING:
+    from pipestate.project.find import Project
+    from pipestate.runbook.model import Phase, Runbook
 
 ASKING = ("gate", "Contract")
 _WORDS = re.compile(rb"\b(?:gate|Contract)\b")
@@ -111,12 +115,12 @@ _ILLEGAL = "@-+:"
 _PLACED = ("revision", "down_revision", "depends_on", "branch_labels")
 
 
-def read_chain(project: Project) -> Chain:
+def read_chain(project: "Project") -> Chain:
     """Read all revisions of a project; raise ConfigError with file and line if the chain is inconsistent."""
     return make_chain([read_revision(path) for path in revision_files(project)])
 
 
-def revision_files(project: Project) -> list[Path]:
+def revision_files(project: "Project") -> list[Path]:
     """List the files that Alembic would search for revisions, each once."""
     found: dict[Path, Path] = {}
     for directory in project.versions:
@@ -193,3 +197,8 @@ def _line_of(name: str, tree: ast.Module) -> int:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name:
                 return node.lineno
     return 1
+
+
+def asks(gates: Container[str], runbook: "Runbook", phase: "Phase") -> bool:
+    """Tell whether one of these gates, read from a revision's file, belongs to the phase."""
+    return phase.name in gates or f"{runbook.name}/{phase.name}" in gates

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pipestate.core.errors import ConfigError
 from pipestate.database.connections import choose
 from pipestate.project.find import Project
-from pipestate.project.graph import Chain, Position
+from pipestate.project.graph import FOUND, Chain, Position
 from pipestate.project.syntax import UNKNOWN, Names, bound, called_name, literal, parse, read_source
 
 if TYPE_CHECKING:
@@ -209,8 +209,6 @@ DEFAULT = "alembic_version"
 HOW_TO_NAME_A_TABLE = "name the right one with --version-table [SCHEMA.]TABLE"
 
 
-# Key in the `info` of a connection: the version table found on it. Its owner is the migrating role.
-FOUND = "pipestate_version_table"
 # Longest useful list of candidates; a database with one schema per tenant has thousands.
 MOST_TABLES = 50
 Read = Callable[[Candidate], Candidate]

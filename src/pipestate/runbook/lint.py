@@ -1,6 +1,6 @@
 """Lint a runbook: find all of its faults before it runs."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import lru_cache
 from itertools import accumulate, takewhile
 from pathlib import Path
@@ -269,3 +269,33 @@ def cuts_rows(sql: str, dialect: str | None) -> bool:
         if (token.keyword == "LIMIT" or fetches) and not named:
             return True
     return False
+
+
+# Revisions that a runbook names.
+
+
+def unknown_revisions(runbook: Runbook, phase: Phase, known: Container[str]) -> list[Finding]:
+    """Find unknown revisions in a phase's front matter and in its blocks."""
+    said = [("from", "begins at", phase.from_), ("until", "ends at", phase.until)]
+    said += [("opens", "opens", revision) for revision in phase.opens]
+    found = [
+        Finding(
+            runbook.path,
+            phase.line,
+            f"phase {phase.name} {verb} {revision}, {_MISSING}: correct `{key}` in the front matter, {_OR}",
+        )
+        for key, verb, revision in said
+        if revision is not None and revision not in known
+    ]
+    for block in (*phase.checks, *phase.views):
+        # A variant inherits its revisions from the block in the runbook.
+        for key, revision in (("from", block.from_), ("until", block.until)):
+            named = revision is not None and revision not in known
+            if named and isinstance(block, Check | View) and not is_variant(block):
+                what = f"{label(block)}: `-- {key}: {revision}` names {_MISSING}: correct it, {_OR}"
+                found.append(Finding.at(block.block, what))
+    return sorted(set(found))
+
+
+_MISSING = "a revision that the chain does not have"
+_OR = "or name the right alembic.ini with --config"

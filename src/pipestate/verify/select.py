@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from pipestate.core.errors import ConfigError
 from pipestate.project.graph import Place, Position
-from pipestate.project.phases import unknown_revisions
 from pipestate.runbook.criterion import parse_requirement
+from pipestate.runbook.lint import unknown_revisions
 from pipestate.runbook.model import Check, Evidence, Phase, Runbook, SignOff
 from pipestate.verify.judge import Judgement
 from pipestate.verify.report import Outcome

@@ -42,15 +42,17 @@ _I_AM_SUPERUSER = "pg_catalog.current_setting('is_superuser') = 'on'"
 IS_MEMBER = """(pg_catalog.pg_has_role({0}, 'USAGE'::text) OR pg_catalog.pg_has_role({0},
         CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))"""
 VERSION_TABLE = "pipestate.version_table"
-# This role, a role that it is a member of, a superuser, the owner of the database, or the owner of the version table,
-# who migrates. A superuser counts as a member of no role: it would trust every role.
-_TRUSTED = f"""(o.owner = {ME}
+# This role, a role that it is a member of, a superuser, or the owner of the database. A superuser counts as a member
+# of no role: it would trust every role.
+TRUSTED = f"""o.owner = {ME}
       OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_catalog.pg_database d
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR (NOT {_I_AM_SUPERUSER} AND {IS_MEMBER.format("o.owner")})"""
+# Besides, the owner of the version table, who migrates.
+_TRUSTED = f"""({TRUSTED}
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(<<version_table>>)::oid)
-      OR (NOT {_I_AM_SUPERUSER} AND {IS_MEMBER.format("o.owner")}))"""
+                 pg_catalog.to_regclass(<<version_table>>)::oid))"""
 _SET_HERE = f"nullif(pg_catalog.current_setting('{VERSION_TABLE}', true), '')"
 SET_TABLE = text(f"SELECT pg_catalog.set_config('{VERSION_TABLE}', :table, true)")
 SET_FILES = text("SELECT pg_catalog.set_config('pipestate.files', :files, true)")

@@ -9,7 +9,7 @@ from pipestate.fleet import upgrade as upgrade_module
 from pipestate.fleet.ask import Answer, FleetRequest, UpgradeOutcome
 from pipestate.fleet.list import Tenant
 from pipestate.migration.failure import MigrationError
-from pipestate.migration.postgresql.locks import one_migration_at_a_time
+from pipestate.migration.postgresql.session import one_migration_at_a_time
 from pipestate.project.find import Project
 from support.fleets import APPROVAL, UNREACHABLE, Tenants, project_in, upgraded
 from support.servers import Database

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from pipestate.gate import GateClosed
 from pipestate.migration import purge
 from pipestate.migration.failure import MigrationError
-from pipestate.migration.postgresql import locks
+from pipestate.migration.postgresql import session
 from support.alembic_runs import Chain, dump, psql
 from support.legacy_database import Rows, everything_legacy
 from support.servers import Database
@@ -293,14 +293,14 @@ def test_a_write_just_before_the_lock_closes_the_gate(
 
 def late_write(chain: Chain, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
     """Have somebody write just before the tables are locked."""
-    lock_tables = locks.lock_tables
+    lock_tables = session.lock_tables
 
     def write_then_lock(*tables: str, **options: object) -> None:
         if tables == ("sites",):
             chain.database.run(statement)
         lock_tables(*tables, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(locks, "lock_tables", write_then_lock)
+    monkeypatch.setattr(session, "lock_tables", write_then_lock)
 
 
 def test_the_contracts_leave_no_trigger(pg_contracted: Chain) -> None:

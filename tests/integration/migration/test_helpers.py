@@ -17,6 +17,7 @@ from pipestate.ddl import (
     update_in_batches,
 )
 from pipestate.migration.adoption import (
+    KeyOf,
     create_table,
     drop_columns,
     drop_constraint,
@@ -25,7 +26,6 @@ from pipestate.migration.adoption import (
     require_not_null,
     table_of,
 )
-from pipestate.migration.definitions import KeyOf
 from pipestate.migration.failure import MigrationError
 from support.alembic_runs import psql
 from support.revision_context import revision

@@ -23,7 +23,7 @@ from pipestate.database.embedded import embedded_server
 from pipestate.database.interrupt import listen
 from pipestate.ddl import lock_tables
 from pipestate.migration.failure import MigrationError, translate_errors
-from pipestate.migration.postgresql import locks as waiting
+from pipestate.migration.postgresql import session as waiting
 from support.alembic_runs import ROOT, Chain, config_for
 from support.driver_connections import connected
 from support.programs import run_at_once
@@ -137,7 +137,8 @@ def test_a_lock_that_is_free_is_not_told_of(pg_legacy: Chain, capfd: pytest.Capt
 
 
 def test_the_error_of_the_chain_is_one_sentence(pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
-    from pipestate.migration.postgresql import locks, tables
+    from pipestate.migration.postgresql import session as locks
+    from pipestate.migration.postgresql import tables
 
     monkeypatch.setattr(tables, "patiently", partial(locks.patiently, patience_s=0.3))
     with pg_legacy.database.begin() as holder:

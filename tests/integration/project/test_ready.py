@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 from pipestate.config import parse_url
 from pipestate.core.errors import ConfigError, Unreachable
-from pipestate.migration.postgresql.locks import one_migration_at_a_time
+from pipestate.migration.postgresql.session import one_migration_at_a_time
 from pipestate.project.find import Named, find_project
 from pipestate.project.ready import Readiness, read_readiness
 from pipestate.project.revision_files import read_chain

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from pipestate.migration.postgresql.gate_script import *
     from pipestate.migration.postgresql.indexes import *
     from pipestate.migration.postgresql.ledger import *
-    from pipestate.migration.postgresql.locks import *
     from pipestate.migration.postgresql.losses import *
     from pipestate.migration.postgresql.session import *
     from pipestate.migration.postgresql.step_script import *
@@ -23,11 +22,10 @@ else:
             "gate_script": "write_gate write_schema_record",
             "indexes": "create_index drop_index",
             "ledger": "install_ledger install_objects remove_ledger remove_objects",
-            "locks": "lock_tables",
             "losses": "compare prepare_statement read_catalogue release_savepoint roll_back set_savepoint",
             "session": (
                 "CONNECT_ARGUMENTS assert_lock assert_start broken_references hold_lock is_new "
-                "open_session require_recordable write_head"
+                "lock_tables open_session require_recordable write_head"
             ),
             "contract": "also_locked refuse_drop refuse_other_case restore soft_drop",
             "step_script": "write_step",

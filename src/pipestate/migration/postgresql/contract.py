@@ -11,31 +11,24 @@ from contextlib import contextmanager
 from alembic import op
 
 from pipestate.ledger.record import who
-from pipestate.ledger.state import require_ledger
 from pipestate.migration import sql
 from pipestate.migration.alembic import may_commit
-from pipestate.migration.definitions import Drop, DroppedColumns, DroppedTable
-from pipestate.migration.mark import force_reason
+from pipestate.migration.contract import Drop, DroppedColumns, DroppedTable
 from pipestate.migration.postgresql import calls
-from pipestate.migration.postgresql.locks import lock_tables
-from pipestate.migration.request import OTHER_CASE
+from pipestate.migration.postgresql.gate import require_usable_ledger
+from pipestate.migration.postgresql.session import lock_tables
+from pipestate.migration.request import OTHER_CASE, force_reason
+from pipestate.migration.run import current_run
 
 
 def require_runtime(revision: str) -> None:
     """Refuse to continue without the ledger, with other functions than this pipestate's, or beside planted
-    names.
-
-    The functions read and write definitions as text, which two settings would change.
-    """
+    names."""
     if sql.is_offline():
-        from pipestate.migration.postgresql.gate_script import write_requirement
-
-        write_requirement()
+        calls.write_requirement()
     else:
-        require_ledger(op.get_bind())
-        calls.compare_functions()
-    sql.emit("SET standard_conforming_strings = on")
-    sql.emit("SET quote_all_identifiers = off")
+        require_usable_ledger(op.get_bind())
+        current_run().compared_functions = current_run().revision
     reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
     sql.emit(
         f"CALL pipestate.require_session({sql.literal(revision)}, pg_catalog.current_schemas(false), "
@@ -235,11 +228,8 @@ def _schemas(table: str) -> str:
 
 def _hidden(parts: Sequence[DroppedTable | DroppedColumns], state: str) -> str:
     """Write the query for the tables of these soft drops, and those that their foreign keys name."""
-    entries = " UNION ALL ".join(f"SELECT * FROM pipestate.soft_dropped({_key(part)})" for part in parts)
-    return (
-        "SELECT unnest(array_cat(ARRAY[pipestate.hidden_relation(entry)::text], ARRAY(SELECT substring(removed ->> "
-        "'definition' FROM ' REFERENCES ([^(]+)[(]') FROM jsonb_array_elements(entry.removed) AS removed "
-        f"WHERE removed ->> 'kind' = 'foreign key'))) FROM ({entries}) AS entry WHERE entry.state = {sql.literal(state)}"
+    return " UNION ALL ".join(
+        f"SELECT pipestate.restored_with({_key(part)}, {sql.literal(state)})" for part in parts
     )
 
 

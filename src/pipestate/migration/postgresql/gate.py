@@ -12,19 +12,21 @@ from alembic import op
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
+from pipestate.core.errors import ConfigError
 from pipestate.core.text import plain
 from pipestate.database.drivers import sqlstate, warnings_of
 from pipestate.ledger.functions import require_functions
 from pipestate.ledger.record import who
-from pipestate.ledger.state import require_ledger, require_trusted
+from pipestate.ledger.state import has_ledger, require_trusted
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.gate import failed_rows, report_of
-from pipestate.migration.mark import force_reason
-from pipestate.migration.request import GateRequest, Tables
-from pipestate.migration.settings import read_settings, timeout_of
+from pipestate.migration.postgresql.calls import NO_RIGHTS
+from pipestate.migration.request import GateRequest, Tables, force_reason
+from pipestate.migration.run import read_settings, timeout_of
 from pipestate.runbook.model import Check, SignOff
 from pipestate.verify.judge import Judgement
+from pipestate.verify.read import NO_LEDGER
 from pipestate.verify.report import Outcome, Report, Verdict
 from pipestate.verify.run import NOTHING, make_verdict
 from pipestate.verify.select import SelectedCheck, explain_signoff, signoff_check
@@ -37,17 +39,13 @@ MAY_USE = """(SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_cata
                       AND NOT pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
     FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
     WHERE n.nspname = 'pipestate' AND c.relname IN ('run', 'result') GROUP BY n.oid)"""
-NO_RIGHTS = (
-    "this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA "
-    "pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE "
-    "ON ALL ROUTINES IN SCHEMA pipestate TO {role}"
-)
 
 
 def require_usable_ledger(connection: Connection) -> None:
-    """Refuse a gate if the ledger is missing, older, another role's, altered, or closed to this role."""
+    """Refuse a ledger that is missing, older, another role's, altered, or closed to this role."""
     require_trusted(connection)
-    require_ledger(connection)
+    if not has_ledger(connection):
+        raise ConfigError(NO_LEDGER)
     query = f"SELECT pg_catalog.quote_ident(current_user::text), {MAY_USE}"
     role, may = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()
     if not may:
@@ -118,16 +116,6 @@ def call_evaluate_again(request: GateRequest) -> str:
 def call_pass_gate(request: GateRequest) -> str:
     """Write the call that ends the pass under the lock and sets the mark."""
     return f"CALL pipestate.pass_gate({text(request.revision)})"
-
-
-def call_gated(mark: str, step: int, statement: str) -> str:
-    """Write the call that runs a statement behind a gate."""
-    return f"CALL pipestate.gated({text(mark)}, {step},{lines(statement)})"
-
-
-def call_go_on(mark: str, version_table: str, heads: Sequence[str]) -> str:
-    """Write the call that continues with a revision after one that has a gate."""
-    return f"CALL pipestate.go_on({text(mark)}, {text(version_table)}, {texts(heads)}, {PATH})"
 
 
 def query_of(asked: SelectedCheck) -> Check:

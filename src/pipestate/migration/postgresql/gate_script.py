@@ -9,20 +9,15 @@ from typing import Any
 from alembic import op
 from alembic.runtime.migration import MigrationContext
 
-from pipestate.core.errors import OWN_SQLSTATE
 from pipestate.core.text import plain
-from pipestate.ledger.functions import assertion
 from pipestate.ledger.record import script_record
-from pipestate.ledger.state import refuse_foreign_owner
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
-from pipestate.migration.mark import note_mark, reason_for, undo
+from pipestate.migration.postgresql import calls
 from pipestate.migration.postgresql import gate as server
-from pipestate.migration.postgresql.locks import lock_tables
-from pipestate.migration.request import GateRequest, Tables, down_revisions
-from pipestate.migration.run import current_run, run_of
-from pipestate.migration.settings import timeout_of
-from pipestate.verify.read import NO_LEDGER
+from pipestate.migration.postgresql.session import lock_tables
+from pipestate.migration.request import GateRequest, Tables, down_revisions, note_mark, reason_for, undo
+from pipestate.migration.run import current_run, run_of, timeout_of
 from pipestate.verify.session_safety import foreign_owner_query
 
 
@@ -76,7 +71,9 @@ class GuardedOutput:
             statement = text.strip().removesuffix(";")
             self._refuse_what_cannot_wait(statement)
             self.done += 1
-            self.write(f"{server.call_gated(self.mark, self.done, statement)};")
+            self.write(
+                f"CALL pipestate.gated({server.text(self.mark)}, {self.done},{server.lines(statement)});"
+            )
         else:  # a mark needs a transaction: outside one, the previous version row is the precondition
             statement = text.strip().removesuffix(";")
             heads = f"ARRAY[{sql.literals(sorted(self.heads))}]::text[]"
@@ -103,7 +100,10 @@ class GuardedOutput:
     def _assert_version(self) -> None:
         """Set the mark in this transaction if everything before it was committed."""
         self.done = 0
-        self.write(f"{server.call_go_on(self.mark, version_table(self.context), sorted(self.heads))};")
+        mark, table = server.text(self.mark), server.text(version_table(self.context))
+        self.write(
+            f"CALL pipestate.go_on({mark}, {table}, {server.texts(sorted(self.heads))}, {server.PATH});"
+        )
 
     def _refuse_what_cannot_wait(self, statement: str) -> None:
         word = _FIRST_WORD.match(statement)
@@ -117,14 +117,6 @@ class GuardedOutput:
 def _is_comment(text: str) -> bool:
     """Say whether every line of a text is empty or a comment; split lines at every known line ending."""
     return all(not line.strip() or line.lstrip().startswith("--") for line in text.splitlines())
-
-
-def position_of(context: MigrationContext) -> tuple[str | None, int]:
-    """Name the mark and the step that a further gate of this script follows; the first gate has no mark."""
-    guarded = run_of(context).output
-    if guarded is None:
-        return None, 0
-    return guarded.mark, guarded.done + 1
 
 
 @contextmanager
@@ -156,49 +148,12 @@ def guard_output(context: MigrationContext, revision: str) -> None:
     guarded.done = 0
 
 
-# The ledger that a script needs.
-
-
-HEAD = r"""\set ON_ERROR_STOP on
-\set ON_ERROR_ROLLBACK off"""
-_THERE = """EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-      WHERE n.nspname = 'pipestate' AND c.relname = 'run')"""
-# A setting of the session: its ledger was compared. A rollback takes it back.
-COMPARED = "pipestate.compared"
-
-
-def write_requirement() -> None:
-    """Write, once in each revision, the block that refuses a ledger that is missing, altered or another
-    role's."""
-    run = current_run()
-    if run.required_ledger == run.revision:
-        return
-    role = "pg_catalog.quote_ident(current_user::text)"
-    message = f"pg_catalog.replace({sql.literal(server.NO_RIGHTS)}, '{{role}}', {role})"
-    with suspended(op.get_context()):
-        sql.write_plain(HEAD)
-        sql.do(
-            f"""{refuse_foreign_owner()}
-  IF NOT {_THERE} THEN
-    {sql.refusal(NO_LEDGER)}
-  END IF;
-  IF {server.MAY_USE} IS NOT TRUE THEN
-    RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = {message};
-  END IF;
-{assertion()}
-  PERFORM pg_catalog.set_config('{COMPARED}', 'yes', false);""",
-            "  stranger record;",
-            why="The ledger belongs to a trusted role, and has the functions of this script",
-        )
-    run.required_ledger = run.compared_functions = run.revision
-
-
 def write_schema_record(heads: str | None) -> None:
     """Write the end of a script: record the schema, if the script has compared the ledger or the server can
     do so."""
     record = script_record(heads)
     if current_run().required_ledger is not None:
-        trusted = f"pg_catalog.current_setting('{COMPARED}', true) = 'yes'"
+        trusted = f"pg_catalog.current_setting('{calls.COMPARED}', true) = 'yes'"
         record = record.replace(f"NOT EXISTS (\n    {foreign_owner_query()})", trusted)
     op.get_context().impl.static_output(record)
 
@@ -235,13 +190,12 @@ def _first_pass(request: GateRequest, tables: Tables, reason: str | None) -> Non
     """Write the pass without a lock: assert that the server matches this script, and evaluate the whole
     phase."""
     context = op.get_context()
-    mark, step = position_of(context)
     more = {
         "version_table": server.text(version_table(context)),
         "starts_at": server.texts(down_revisions(context, request.revision)),
     }
-    if mark is not None:
-        more |= {"mark": server.text(mark), "step": str(step)}
+    if (guarded := run_of(context).output) is not None:  # a further gate follows the mark and step before it
+        more |= {"mark": server.text(guarded.mark), "step": str(guarded.done + 1)}
     if reason is not None:
         more |= {"force": server.text(plain(reason)), "undo": server.text(undo(request))}
     place = f"{request.runbook.path}:{request.phase.line}"
@@ -252,7 +206,7 @@ def _first_pass(request: GateRequest, tables: Tables, reason: str | None) -> Non
     )
     sql.emit("SET LOCAL standard_conforming_strings = on")
     sql.emit("SET LOCAL client_encoding = 'UTF8'")
-    write_requirement()
+    calls.write_requirement()
     sql.emit(server.call_begin(request, tables, timeout_of(context.config), more))
     for number, each in enumerate(request.blocking, start=1):
         sql.emit(server.call_evaluate(request, each, number))

@@ -8,10 +8,10 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.database.drivers import sqlstate
 from pipestate.migration import sql
-from pipestate.migration.definitions import Index
+from pipestate.migration.adoption import Index
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.postgresql import calls
-from pipestate.migration.postgresql.locks import SESSION_LOCK_TIMEOUT, lock_tables, patiently
+from pipestate.migration.postgresql.session import SESSION_LOCK_TIMEOUT, lock_tables, patiently
 
 BUILD_PATIENCE = "10min"
 
@@ -82,24 +82,22 @@ def _build_by_partition(index: Index) -> None:
         sql.emit(f"SET lock_timeout = '{BUILD_PATIENCE}'")
         build_indexes(index, needed)
         sql.emit(f"SET lock_timeout = '{SESSION_LOCK_TIMEOUT}'")
-    attach_indexes(index, needed)
+    lock_tables(index.table, when=needed)
+    calls.call("attach_partition_indexes", sql.name(index.table), index.name)
 
 
 def drop_index(*names: str, partitions: bool = False) -> None:
     """Drop our indexes without blocking writers; those of a partitioned table, under a short lock."""
-    ours = {name: f"{sql.regclass(name)} IS NOT NULL AND {calls.is_ours('index', name)}" for name in names}
     for name in names:
         relation = sql.regclass(name)
         own = f"SELECT FROM pg_catalog.pg_class WHERE oid = {relation} AND relkind = 'I'"
-        of_partitions = f"{ours[name]} AND EXISTS ({own})"
+        of_partitions = f"{calls.is_ours('index', name)} AND EXISTS ({own})"
         if partitions if sql.is_offline() else sql.holds(of_partitions):
             table = f"SELECT indrelid::regclass::text FROM pg_catalog.pg_index WHERE indexrelid = {relation}"
             lock_tables(when=of_partitions, also=table)
             calls.run_when(of_partitions, f"DROP INDEX {sql.name(name)}")
     with sql.autocommit():
-        for name in names:
-            sql.execute_when(f"DROP INDEX CONCURRENTLY IF EXISTS {sql.name(name)}", ours[name])
-            sql.emit(sql.forget("index", name))
+        calls.execute_steps("index_drops", [list(names)], calls.unregistered())
 
 
 def _who_was_in_the_way(error: DBAPIError, index: Index) -> Exception:
@@ -156,12 +154,6 @@ def build_indexes(index: Index, needed: str) -> None:
         f"NOT ({needed}) OR NOT EXISTS (SELECT FROM {_leaves(index)} WHERE NOT leaf.attached AND "
         "NOT EXISTS (SELECT FROM pg_catalog.pg_index x WHERE x.indexrelid = leaf.own AND x.indisvalid))"
     )
-
-
-def attach_indexes(index: Index, needed: str) -> None:
-    """Attach the partitions' indexes to that of the table, under a short lock on all of them."""
-    lock_tables(index.table, when=needed)
-    calls.call("attach_partition_indexes", sql.name(index.table), index.name)
 
 
 def add_to_partitions(table: str, name: str, definition: str, needed: str) -> None:

@@ -13,7 +13,7 @@ from pipestate.ledger.tables import KEPT, SCHEMA, VIEWS, ledger_on, qualified
 from pipestate.migration import sql
 from pipestate.migration.failure import translate_errors, warn
 from pipestate.migration.postgresql.calls import functions_installed
-from pipestate.migration.postgresql.locks import LOCK_KEY, TENANT
+from pipestate.migration.postgresql.session import LOCK_KEY, TENANT
 from pipestate.verify.session_safety import ARCHIVE
 
 REGISTRY = ("object", "soft_drop")

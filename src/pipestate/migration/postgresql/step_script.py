@@ -17,9 +17,9 @@ from pipestate.ledger.record import who
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.losses import GuardedRun, imports_pipestate
-from pipestate.migration.mark import force_reason
-from pipestate.migration.postgresql.gate_script import write_requirement
+from pipestate.migration.postgresql.calls import write_requirement
 from pipestate.migration.recording import describe_file
+from pipestate.migration.request import force_reason
 from pipestate.migration.run import run_of
 from pipestate.migration.statements import COMMITS, StatementKind, ends_in_the_middle, kind_of, may_lose
 from pipestate.project.revision_files import changes_ledger, installs_ledger, read_gates

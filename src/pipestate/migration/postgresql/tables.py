@@ -8,7 +8,8 @@ import sqlalchemy as sa
 from sqlalchemy.schema import CreateColumn, CreateTable
 
 from pipestate.migration import sql
-from pipestate.migration.definitions import BATCH_SIZE, Index, Shape
+from pipestate.migration.adoption import Index, Shape
+from pipestate.migration.engine import BATCH_SIZE
 from pipestate.migration.postgresql import calls
 from pipestate.migration.postgresql.contract import restore_dropped_table
 from pipestate.migration.postgresql.indexes import (
@@ -17,7 +18,7 @@ from pipestate.migration.postgresql.indexes import (
     no_steps_for_partitions,
     validate_partitions,
 )
-from pipestate.migration.postgresql.locks import lock_tables, patiently
+from pipestate.migration.postgresql.session import lock_tables, patiently
 from pipestate.migration.run import current_run
 
 
@@ -92,32 +93,16 @@ def drop_view(name: str) -> None:
 def analyze_table(*tables: str) -> None:
     with sql.autocommit():
         for table in tables:
-            sql.execute_when(f"ANALYZE {sql.name(table)}", f"{sql.regclass(table)} IS NOT NULL")
+            statement = sql.literal(f"ANALYZE {sql.name(table)}")
+            sql.execute_each(f"SELECT {statement} WHERE {sql.regclass(table)} IS NOT NULL")
 
 
 def replace_comment(table: str, comment: str, *, revision: str) -> None:
-    said = f"obj_description({sql.regclass(table)}, 'pg_class')"
-    sql.emit(
-        "INSERT INTO pipestate.soft_drop (revision, kind, schema_name, table_name, name, removed, state) "
-        f"SELECT {sql.literal(revision)}, 'comment', '', {sql.literals((table, table))}, "
-        f"jsonb_build_object('comment', {said}), 'absent' WHERE {said} IS DISTINCT FROM "
-        f"{sql.literal(comment)}"
-    )
-    sql.emit(f"COMMENT ON TABLE {sql.name(table)} IS {sql.literal(comment)}")
+    calls.call("replace_comment", sql.name(table), comment, revision)
 
 
 def restore_comment(table: str, comment: str, *, revision: str) -> None:
-    of = f"name = {sql.literal(table)} AND revision = {sql.literal(revision)}"
-    entry = f"pipestate.soft_drop WHERE kind = 'comment' AND {of}"
-    sql.do(
-        f"""  SELECT removed ->> 'comment' INTO before FROM {entry} ORDER BY id DESC LIMIT 1;
-  DELETE FROM {entry};
-  IF obj_description({sql.regclass(table)}, 'pg_class') = {sql.literal(comment)} THEN
-    EXECUTE format({sql.literal(f"COMMENT ON TABLE {sql.name(table)} IS %L")}, before);
-  END IF;""",
-        "  before text;",
-        why=f"what was said about {table}",
-    )
+    calls.call("restore_comment", sql.name(table), comment, revision)
 
 
 # Columns: added in one ALTER, adopted if they already exist, never with a rewrite.

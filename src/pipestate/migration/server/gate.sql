@@ -28,6 +28,8 @@ DECLARE
     'on the search path: %s. It may be read instead of what was meant, so nothing of revision %s is done: drop them, or take them '
     'off the path', planted, revision);
 BEGIN
+  -- Definitions are read and written as text, which these settings would change.
+  PERFORM set_config('standard_conforming_strings', 'on', false), set_config('quote_all_identifiers', 'off', false);
   IF planted IS NULL THEN RETURN; END IF;
   IF force IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = said;

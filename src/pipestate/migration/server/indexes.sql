@@ -183,3 +183,22 @@ BEGIN
     EXECUTE pg_catalog.format('ALTER INDEX %s ATTACH PARTITION %s', member.above, member.own);
   END LOOP;
 END $$;
+
+-- List the statements that drop indexes of ours without blocking writers, and take them out of the registry.
+CREATE OR REPLACE FUNCTION pipestate.index_drops(the_indexes text[], is_registered boolean DEFAULT true) RETURNS SETOF text
+LANGUAGE plpgsql AS $$
+DECLARE
+  the_index text;
+  quoted text;
+BEGIN
+  FOREACH the_index IN ARRAY the_indexes LOOP
+    quoted := pg_catalog.array_to_string(ARRAY(
+      SELECT pg_catalog.quote_ident(part) FROM pg_catalog.unnest(pg_catalog.string_to_array(the_index, '.')) AS part), '.');
+    IF pg_catalog.to_regclass(quoted) IS NOT NULL AND pipestate.is_ours('index', the_index, is_registered) THEN
+      RETURN NEXT pg_catalog.concat('DROP INDEX CONCURRENTLY IF EXISTS ', quoted);
+    END IF;
+    IF is_registered THEN
+      RETURN NEXT pg_catalog.format('DELETE FROM pipestate.object WHERE kind = ''index'' AND name = %L', the_index);
+    END IF;
+  END LOOP;
+END $$;

@@ -80,3 +80,14 @@ LANGUAGE sql AS $$
   SELECT pg_catalog.array_agg(k.confrelid::pg_catalog.regclass::text) FROM pg_catalog.pg_constraint k
    WHERE k.conrelid = pg_catalog.to_regclass(the_table)::oid AND k.contype = 'f'
 $$;
+
+-- Name the tables that a restore locks: those of a soft drop in that state, and those that its foreign keys point at.
+CREATE OR REPLACE FUNCTION pipestate.restored_with(
+  revision text, kind text, name text, schemas text[], state text) RETURNS SETOF text
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT found.t FROM pipestate.soft_dropped($1, $2, $3, $4) AS entry, LATERAL (
+    SELECT pipestate.hidden_relation(entry)::text
+    UNION ALL SELECT substring(removed ->> 'definition', ' REFERENCES ([^(]+)[(]')
+      FROM jsonb_array_elements(entry.removed) AS removed WHERE removed ->> 'kind' = 'foreign key') AS found (t)
+   WHERE entry.state = $5
+$$;

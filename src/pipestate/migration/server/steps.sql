@@ -101,3 +101,20 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF is_registered THEN DELETE FROM pipestate.object o WHERE o.kind = the_kind AND o.name = the_name; END IF;
 END $$;
+
+-- Refuse a revision of a script where the database is at another version, or where another migration is running.
+CREATE OR REPLACE PROCEDURE pipestate.require_start(version_table text, wanted text)
+LANGUAGE plpgsql AS $$
+DECLARE
+  actual text;
+BEGIN
+  EXECUTE pg_catalog.format('SELECT pg_catalog.string_agg(version_num::text, '' ''::text) FROM %s', version_table) INTO actual;
+  IF coalesce(actual, '') <> wanted THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision %s, but the '
+      'database is at %s: nothing was changed', coalesce(nullif(wanted, ''), 'base'), coalesce(actual, 'base'));
+  END IF;
+  IF NOT pg_catalog.pg_try_advisory_lock(1885958245, 1937006964) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE =
+      'another migration is running on this database: wait for it to end, then run this script again';
+  END IF;
+END $$;

@@ -112,3 +112,30 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = fault;
   END IF;
 END $$;
+
+-- Comment on a table, and keep the former comment in the ledger.
+CREATE OR REPLACE PROCEDURE pipestate.replace_comment(the_table text, the_comment text, the_revision text)
+LANGUAGE plpgsql AS $$
+DECLARE
+  former text := pg_catalog.obj_description(pg_catalog.to_regclass(the_table)::oid, 'pg_class');
+BEGIN
+  IF former IS DISTINCT FROM the_comment THEN
+    INSERT INTO pipestate.soft_drop (revision, kind, schema_name, table_name, name, removed, state)
+    VALUES (the_revision, 'comment', '', the_table, the_table, pg_catalog.jsonb_build_object('comment', former), 'absent');
+  END IF;
+  EXECUTE pg_catalog.format('COMMENT ON TABLE %s IS %L', the_table, the_comment);
+END $$;
+
+-- Restore the former comment of a table, unless the current one is another than `the_comment`.
+CREATE OR REPLACE PROCEDURE pipestate.restore_comment(the_table text, the_comment text, the_revision text)
+LANGUAGE plpgsql AS $$
+DECLARE
+  former text;
+BEGIN
+  SELECT d.removed ->> 'comment' INTO former FROM pipestate.soft_drop d
+   WHERE d.kind = 'comment' AND d.name = the_table AND d.revision = the_revision ORDER BY d.id DESC LIMIT 1;
+  DELETE FROM pipestate.soft_drop d WHERE d.kind = 'comment' AND d.name = the_table AND d.revision = the_revision;
+  IF pg_catalog.obj_description(pg_catalog.to_regclass(the_table)::oid, 'pg_class') = the_comment THEN
+    EXECUTE pg_catalog.format('COMMENT ON TABLE %s IS %L', the_table, former);
+  END IF;
+END $$;

@@ -8,9 +8,9 @@ from sqlalchemy.exc import IntegrityError
 
 from pipestate.database.drivers import message
 from pipestate.migration import sql
-from pipestate.migration.definitions import Drop, DroppedColumns
+from pipestate.migration.contract import Drop, DroppedColumns
 from pipestate.migration.failure import MigrationError, warn
-from pipestate.migration.mark import force_reason, require_mark
+from pipestate.migration.request import force_reason, require_mark
 from pipestate.migration.sqlite import catalog, dropped_tables
 from pipestate.migration.sqlite.catalog import with_added_columns
 from pipestate.migration.sqlite.dropped_tables import (

@@ -9,9 +9,9 @@ from sqlalchemy.exc import DBAPIError
 from pipestate.ledger.record import record_event
 from pipestate.ledger.state import has_ledger
 from pipestate.migration import sql
-from pipestate.migration.definitions import DroppedColumns, DroppedTable
+from pipestate.migration.contract import DroppedColumns, DroppedTable
 from pipestate.migration.failure import MigrationError, warn
-from pipestate.migration.mark import force_reason
+from pipestate.migration.request import force_reason
 from pipestate.migration.run import current_run
 from pipestate.migration.sqlite import catalog
 from pipestate.migration.sqlite.rebuild import naming

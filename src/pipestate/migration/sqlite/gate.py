@@ -17,8 +17,7 @@ from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError, translate_errors
 from pipestate.migration.gate import evaluate_in_python
 from pipestate.migration.losses import Loss, RunMemory
-from pipestate.migration.mark import NOT_ENFORCED
-from pipestate.migration.request import OTHER_CASE, GateRequest, Tables
+from pipestate.migration.request import NOT_ENFORCED, OTHER_CASE, GateRequest, Tables
 from pipestate.migration.sqlite import catalog
 from pipestate.migration.sqlite.losses import compare, read_catalogue
 from pipestate.verify.report import Gate, Report

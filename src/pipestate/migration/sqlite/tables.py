@@ -12,7 +12,8 @@ from pipestate.ledger.install import additions, statements
 from pipestate.ledger.record import WRITTEN_BY_ITSELF
 from pipestate.ledger.tables import KEPT, VIEWS, ledger_on, qualified
 from pipestate.migration import sql
-from pipestate.migration.definitions import DroppedTable, Index, KeyOf, Shape, keys_of_others
+from pipestate.migration.adoption import Index, KeyOf, Shape, keys_of_others
+from pipestate.migration.contract import DroppedTable
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.sqlite import catalog, dropped_tables
 from pipestate.migration.sqlite.dropped_tables import drop_manifest_if_empty
