@@ -1,4 +1,4 @@
-"""Fill the clone: its database, then schema and rows with PostgreSQL's programs from the wheel, then the rest.
+"""Fill the clone: its database, then schema and rows with PostgreSQL's programs, then the rest.
 
 The database has production's roles, name, encoding and locale. Foreign servers are disconnected. pg_dump writes the
 schema to a file: its first half is restored before the rows, its second half after them. Rows are piped from pg_dump
@@ -10,7 +10,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
@@ -79,6 +79,7 @@ NO_PATH = b"SELECT pg_catalog.set_config('search_path', '', false);\n"
 READ = {"PGOPTIONS": "-c lc_monetary=C -c DateStyle=ISO,MDY"}
 DOLLARS = ("C", "POSIX", "en_US")  # locales of money that the clone reads unchanged
 Done = subprocess.CompletedProcess[str]
+TLS = ("hostaddr", "sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "channel_binding")
 COPIED = re.compile(rb"^COPY (\d+)$", re.MULTILINE)
 
 
@@ -196,18 +197,22 @@ def unlike(grants: Sequence[str], empty: Mapping[str, str], refused: Sequence[st
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """A schema file, and the version of the programs that write and read it."""
+    """A schema file, the clone's version of PostgreSQL, and the pg_dump that reads production."""
 
     file: Path
     version: int
+    pg_dump: Path
+
+    def program(self, name: str) -> Path:
+        return self.pg_dump if name == "pg_dump" else embedded_binaries(self.version) / name
 
 
 def dump_schema(moment: Snapshot, dump: Dump, without: Sequence[str]) -> None:
     """Write the schema of the snapshot into the file."""
     options = [*DUMP, "--format=custom", "--schema-only", f"--file={dump.file}", f"--snapshot={moment.id}"]
     options += [f"--exclude-table={table}" for table in without]
-    with way_to(moment.driver, dump.file.parent) as (where, secret):
-        done = run_program(dump.version, "pg_dump", [*options, f"--dbname={where}"], secret)
+    where, secret = way_to(moment.driver)
+    done = run_program(dump.program("pg_dump"), [*options, f"--dbname={where}"], secret)
     if done.returncode:
         said = without_secrets(last_line(done.stderr), moment.url)
         raise Unreachable(f"pg_dump cannot read the schema of {shown(moment.url)}: {said}")
@@ -215,7 +220,7 @@ def dump_schema(moment: Snapshot, dump: Dump, without: Sequence[str]) -> None:
 
 def restore_tables(dump: Dump, clone: URL, without: Sequence[str]) -> list[str]:
     """Create the objects that rows need: types, functions, tables. Extensions in `without` are omitted."""
-    listed = run_program(dump.version, "pg_restore", ["--list", str(dump.file)], {}).stdout
+    listed = run_program(dump.program("pg_restore"), ["--list", str(dump.file)], {}).stdout
     chosen = dump.file.with_suffix(".list")
     with chosen.open("w", encoding="utf-8") as file:
         for entry in listed.splitlines():
@@ -233,7 +238,7 @@ def restore_rest(dump: Dump, clone: URL) -> list[str]:
 def _restore(dump: Dump, clone: URL, *options: str) -> list[str]:
     """Run pg_restore; return the failed grants, such as those on parts of an omitted extension."""
     arguments = [*options, f"--dbname={_dsn(clone)}", str(dump.file)]
-    done = run_program(dump.version, "pg_restore", arguments, {})
+    done = run_program(dump.program("pg_restore"), arguments, {})
     complaints = SAID.findall(done.stderr)
     failed = [said for said, command in complaints if not command.startswith(GRANTS)]
     if failed or (done.returncode and not complaints):
@@ -251,15 +256,14 @@ def copy_rows(
     """
     reads = [*DUMP, "--section=data", "--no-large-objects", f"--snapshot={moment.id}", *options]
     takes = ["--no-psqlrc", "--no-password", "--set=ON_ERROR_STOP=1", "--set=VERBOSITY=terse"]
+    where, secret = way_to(moment.driver)
     with (
-        way_to(moment.driver, dump.file.parent) as (where, secret),
         tempfile.TemporaryFile() as said,
         tempfile.TemporaryFile() as complained,
         tempfile.TemporaryFile() as out,
-        program(dump.version, "pg_dump", [*reads, f"--dbname={where}"], secret, stderr=said) as reader,
+        program(dump.program("pg_dump"), [*reads, f"--dbname={where}"], secret, stderr=said) as reader,
         program(
-            dump.version,
-            "psql",
+            dump.program("psql"),
             [*takes, f"--dbname={_dsn(clone)}"],
             READ,
             stdin=PIPE,
@@ -309,7 +313,7 @@ def _dsn(clone: URL) -> str:
 
 @contextmanager
 def program(
-    version: int, name: str, options: Sequence[str], environment: Mapping[str, str], **files: Any
+    path: Path, options: Sequence[str], environment: Mapping[str, str], **files: Any
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run one of PostgreSQL's programs; if it still runs at the end, make it cancel its query.
 
@@ -317,7 +321,7 @@ def program(
     """
     others = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
     process = subprocess.Popen(
-        [str(embedded_binaries(version) / name), *options],
+        [str(path), *options],
         env={**others, "LC_ALL": "C", **environment},
         **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **files},
     )
@@ -333,33 +337,27 @@ def program(
                     stream.close()
 
 
-def run_program(version: int, name: str, options: Sequence[str], environment: Mapping[str, str]) -> Done:
+def run_program(path: Path, options: Sequence[str], environment: Mapping[str, str]) -> Done:
     """Run one of PostgreSQL's programs to its end."""
-    with program(version, name, options, environment) as process:
+    with program(path, options, environment) as process:
         out, err = (text.decode(errors="replace") for text in process.communicate())
     return Done(process.args, process.returncode, out, err)
 
 
-@contextmanager
-def way_to(driver: Any, place: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the connection string and the environment that lead a program to the server of `driver`.
+def way_to(driver: Any) -> tuple[str, dict[str, str]]:
+    """Return the connection string and the environment that lead pg_dump to the server of `driver`.
 
-    The password is passed in the environment. The wheel's programs lack TLS: if the session uses it, they connect
-    through our tunnel.
+    The password is passed in the environment. TLS is kept as strict as in the session.
     """
     info = driver.info
     ((money,),) = ask(driver, "SHOW lc_monetary")
     options = (info.options or "") + ("" if money.startswith(DOLLARS) else " -c lc_monetary=C")
     where = {"user": info.user, "dbname": info.dbname, "options": options or None}
-    secret = {"PGPASSWORD": info.password} if info.password else {}
-    host = info.dsn_parameters.get("hostaddr") or info.host
-    way: AbstractContextManager[tuple[str, int]] = nullcontext((host, info.port))
+    where |= {"host": info.dsn_parameters.get("hostaddr") or info.host, "port": info.port}
     if info.ssl_in_use:
-        from pipestate.rehearse.copying.tunnel import tunnel  # imports asyncio
-
-        way = tunnel(info, host, place)
-    with way as (host, port):
-        yield make_dsn(**where, host=host, port=port, connect_timeout=CONNECT_TIMEOUT_S), secret
+        where |= {name: info.dsn_parameters.get(name) for name in TLS} | {"host": info.host}
+    secret = {"PGPASSWORD": info.password} if info.password else {}
+    return make_dsn(**where, connect_timeout=CONNECT_TIMEOUT_S), secret
 
 
 def last_line(said: str) -> str:

@@ -34,6 +34,7 @@ from pipestate.rehearse.copying.fill import REMOVED, Dump
 from pipestate.rehearse.copying.require import (
     WantedClone,
     different,
+    find_pg_dump,
     left_out,
     missing_extensions,
     require_copyable,
@@ -237,11 +238,11 @@ def _of_server(
     production: URL, wanted: WantedClone, place: TemporaryPlace, output: CopyOutput
 ) -> Iterator[tuple[URL, str]]:
     """Refuse a production that cannot be copied completely; then start a server, and fill it."""
-    version = require_copyable(read_production(production), wanted)
+    found = read_production(production)
+    version = require_copyable(found, wanted)
+    dump = Dump(place.directory / "schema.dump", version, find_pg_dump(found, version))
     with clone_server(version, place) as admin:
-        builder = CloneBuilder(
-            production, admin, Dump(place.directory / "schema.dump", version), wanted, output
-        )
+        builder = CloneBuilder(production, admin, dump, wanted, output)
         with telling(lambda: f"what ran on production was cancelled; {REMOVED}"):
             url = builder.make()
         yield url, how_to_end(place)

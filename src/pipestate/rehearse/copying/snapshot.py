@@ -245,6 +245,7 @@ class Inventory:
     foreign_tables: tuple[str, ...]
     roles: tuple[str, ...]  # SQL statements
     settings: Mapping[str, str]
+    over_tls: bool = False
 
     @property
     def name(self) -> str:
@@ -284,6 +285,7 @@ def read_inventory(driver: Any) -> Inventory:
         foreign_tables=tuple(name for (name,) in ask(driver, FOREIGN_TABLES)),
         roles=tuple(statement for query in (ROLES, MEMBERSHIPS) for (statement,) in ask(driver, query)),
         settings=dict(ask(driver, DATABASE_SETTINGS)),
+        over_tls=bool(driver.info.ssl_in_use),
     )
 
 
