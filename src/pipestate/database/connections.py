@@ -30,6 +30,7 @@ SEES_LOCK = sa.text(
     "WHERE l.locktype = 'advisory' AND l.granted AND l.classid = :high AND l.objid = :low "
     "AND d.datname = pg_catalog.current_database())"
 )
+SHARED = "\0"
 _MEANT: ContextVar[URL] = ContextVar("meant")  # current target of a shared engine
 
 
@@ -150,7 +151,7 @@ def shared_engine() -> sa.Engine:
 
     Separate engines would query the setup of each server and compile every statement again.
     """
-    engine = engine_for(URL.create("postgresql+psycopg2"))
+    engine = engine_for(URL.create("postgresql+psycopg2", database=SHARED))  # no other URL has this name
     event.listen(engine, "do_connect", _connect_to_meant)
     return engine
 
