@@ -141,6 +141,13 @@ def writer(url: URL) -> Iterator[Connection]:
         yield connection
 
 
+@contextmanager
+def autocommit(url: URL) -> Iterator[Connection]:
+    """Connect, and let each statement commit by itself."""
+    with reachable(url), engine_for(url).connect() as plain:
+        yield plain.execution_options(isolation_level="AUTOCOMMIT")
+
+
 def engine_for(url: URL, *, readonly: bool = False) -> sa.Engine:
     """Create an engine without a pool: a command connects once."""
     return engine_of(url).create_engine(url, readonly=readonly)
@@ -208,7 +215,7 @@ def send(connection: Connection, *statements: str) -> None:
     """Run statements without results, in one round trip if the driver supports it, as psycopg2 does."""
     together = connection.dialect.driver == "psycopg2"
     for statement in ("; ".join(statements),) if together else statements:
-        connection.exec_driver_sql(statement)
+        connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
 def _cannot_reach(url: URL, error: DBAPIError) -> str:

@@ -73,7 +73,7 @@ class ScratchCopy:
 def scratch_copy(clone: URL) -> Iterator[ScratchCopy]:
     """Copy the clone on its own server, if the role may; drop the copy at the end."""
     name = _named(clone)
-    with _alone(clone) as connection:
+    with db.autocommit(clone) as connection:  # a database can be copied by its only session
         facts = connection.execute(FACTS).one()
         if not facts.may_copy:
             why_not: str | None = "the role may not create databases"
@@ -127,19 +127,12 @@ def _set(connection: Connection, name: str) -> None:
 
 def _drop(clone: URL, name: str) -> None:
     try:
-        with _alone(clone) as connection:
+        with db.autocommit(clone) as connection:
             connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
     except Unreachable as error:
         raise Unreachable(
             f"the copy {name} of the clone could not be dropped, so drop it: {error}"
         ) from error
-
-
-@contextmanager
-def _alone(clone: URL) -> Iterator[Connection]:
-    """Connect to the clone itself: a database can be copied by its only session."""
-    with db.reachable(clone), db.engine_for(clone).connect() as plain:
-        yield plain.execution_options(isolation_level="AUTOCOMMIT")
 
 
 @dataclass(slots=True)

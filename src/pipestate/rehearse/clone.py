@@ -162,8 +162,8 @@ def adopt_records(clone: URL) -> None:
 
 def vacuum(clone: URL) -> None:
     """VACUUM ANALYZE the clone: an autovacuum during the measurement would slow down a restored clone."""
-    with db.reachable(clone), db.engine_for(clone).connect() as plain:
-        plain.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM (ANALYZE)")
+    with db.autocommit(clone) as connection:
+        connection.exec_driver_sql("VACUUM (ANALYZE)")
 
 
 def tables_of(clone: URL) -> list[Table]:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from pipestate.core.errors import ConfigError
 from pipestate.core.text import many
 from pipestate.database import connections as db
-from pipestate.database.connections import engine_of
+from pipestate.database.connections import engine_of, send
 from pipestate.database.drivers import message, sqlstate
 from pipestate.database.urls import shown
 from pipestate.ledger.record import COMPAT, Rehearsed
@@ -73,8 +73,7 @@ QUERIES = text(
 
 def prepare(url: URL, given: Sequence[str]) -> list[Prepared]:
     """Prepare and plan each statement, and read its columns, without running it."""
-    with db.reachable(url), db.engine_for(url).connect() as plain:
-        connection = plain.execution_options(isolation_level="AUTOCOMMIT")
+    with db.autocommit(url) as connection:
         return [_prepared(connection, statement) for statement in given]
 
 
@@ -82,9 +81,8 @@ def _prepared(connection: Connection, statement: str) -> Prepared:
     if len(statements(tokens(statement, "postgresql"))) != 1:  # a second one would be run
         return Prepared(NOT_ONE)
     try:
-        _run(connection, "BEGIN")
-        _run(connection, "SET LOCAL plan_cache_mode = force_generic_plan")
-        _run(connection, f"PREPARE pipestate_compat AS {statement}")
+        send(connection, "BEGIN", "SET LOCAL plan_cache_mode = force_generic_plan")
+        send(connection, f"PREPARE pipestate_compat AS {statement}")
         count = connection.exec_driver_sql(PARAMETERS).scalar_one()
         arguments = f"({', '.join(['NULL'] * count)})" if count else ""
         execute = f"EXECUTE pipestate_compat{arguments}"
@@ -93,8 +91,7 @@ def _prepared(connection: Connection, statement: str) -> Prepared:
     except DBAPIError as error:
         return Prepared(message(error).partition("\n")[0])
     finally:
-        _run(connection, "ROLLBACK")
-        _run(connection, "DEALLOCATE ALL")
+        send(connection, "ROLLBACK", "DEALLOCATE ALL")
 
 
 def _plan_error(connection: Connection, execute: str) -> str | None:
@@ -102,14 +99,14 @@ def _plan_error(connection: Connection, execute: str) -> str | None:
 
     Parameters are planned as unknown values. Rights are ignored: the statement may belong to another role.
     """
-    _run(connection, "SAVEPOINT pipestate_plan")
+    send(connection, "SAVEPOINT pipestate_plan")
     try:
         plans = connection.exec_driver_sql(
             f"EXPLAIN (VERBOSE, COSTS OFF, FORMAT JSON) {execute}", execution_options={"no_parameters": True}
         ).scalar_one()
         return next(_missing_values(connection, plans[0].get("Plan", {})), None)
     except DBAPIError as error:
-        _run(connection, "ROLLBACK TO SAVEPOINT pipestate_plan")
+        send(connection, "ROLLBACK TO SAVEPOINT pipestate_plan")
         return None if sqlstate(error) == NO_RIGHTS else message(error).partition("\n")[0]
 
 
@@ -128,16 +125,12 @@ def _missing_values(connection: Connection, plan: dict[str, Any]) -> Iterator[st
 def _columns(connection: Connection, execute: str) -> Iterator[Column]:
     """Describe the columns of a prepared SELECT: create an empty table of them."""
     try:
-        _run(connection, f"CREATE TEMPORARY TABLE pipestate_columns AS {execute} WITH NO DATA")
+        send(connection, f"CREATE TEMPORARY TABLE pipestate_columns AS {execute} WITH NO DATA")
     except DBAPIError:
         return  # it writes, or two of its columns share a name
     for name, kind in connection.exec_driver_sql(COLUMNS):
         if not re.match(HIDDEN_COLUMN, name):
             yield str(name), str(kind)
-
-
-def _run(connection: Connection, statement: str) -> None:
-    connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
 class Reason(StrEnum):

@@ -1,7 +1,5 @@
 """Writes that are tried on the clone: what worked before the revisions and fails after them."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from pipestate.rehearse.clone import tables_of
@@ -90,32 +88,6 @@ def test_a_row_that_others_refer_to_is_tried_up_to_its_keys(orders: Database) ->
     found = broken(tried(orders, "ALTER TABLE customers DROP COLUMN name"))
     assert 'record "old" has no field "name"' in found["customers", "DELETE"]
     assert ("customers", "UPDATE") not in found
-
-
-@pytest.fixture
-def role(orders: Database) -> Iterator[str]:
-    name = f"app_{orders.url.database}"
-    orders.run(
-        f"CREATE ROLE {name}",
-        f"GRANT SELECT, INSERT, DELETE, UPDATE (status) ON orders TO {name}",
-        "ALTER TABLE orders ENABLE ROW LEVEL SECURITY",
-        f"CREATE POLICY everything ON orders TO {name} USING (true)",
-    )
-    yield name
-    orders.run(f"DROP OWNED BY {name}", f"DROP ROLE {name}")
-
-
-def test_row_security_and_rights_are_tried_as_the_roles_that_write(orders: Database, role: str) -> None:
-    """The clone's own role is often a superuser, to which neither applies."""
-    (policy,) = tried(orders, "ALTER POLICY everything ON orders WITH CHECK (status = 'old')").broken[:1]
-    assert (policy.act, policy.roles) == ("UPDATE", (role,))
-    assert "row-level security policy" in policy.error
-    orders.run("ALTER POLICY everything ON orders WITH CHECK (true)")
-    hidden = {each.act: each.error for each in tried(orders, "DROP POLICY everything ON orders").broken}
-    assert hidden["UPDATE"] == "it writes no row any more, before it wrote 1"
-    orders.run(f"CREATE POLICY everything ON orders TO {role} USING (true)")
-    revoked = {each.act: each.error for each in tried(orders, f"REVOKE ALL ON orders FROM {role}").broken}
-    assert revoked["INSERT"] == "permission denied for table orders"
 
 
 def test_tables_without_a_row_are_named_and_partitions_are_written_through_their_table(pg: Database) -> None:

@@ -166,8 +166,7 @@ def writes(found: Rehearsal) -> Iterator[str]:
 
 def write(broken: BrokenWrite) -> str:
     """Describe a write that worked before and fails now: its role and the reason."""
-    roles = f" as {', '.join(broken.roles)}" if broken.roles else ""
-    return f"{broken.act} of a row of {broken.table}{roles} worked before and fails now: {broken.error}"
+    return f"{broken.act} of a row of {broken.table} worked before and fails now: {broken.error}"
 
 
 def way_back(returned: Return) -> Iterator[str]:

@@ -61,7 +61,7 @@ def made(name: str = "orders", **overrides: object) -> Rehearsal:
 
 
 WRITES = Writes(
-    3, tuple(f"t{number}" for number in range(7)), (BrokenWrite("orders", "UPDATE", "no field x", ("app",)),)
+    3, tuple(f"t{number}" for number in range(7)), (BrokenWrite("orders", "UPDATE", "no field x"),)
 )
 
 
@@ -81,7 +81,7 @@ def test_every_line_fits_and_says_what_is_certain_what_is_guessed_and_what_nobod
     assert lines[0].startswith("Broken: 1 write that worked before. Over the limit: ")
     said = " ".join(" ".join(lines).split())
     for sentence in (
-        "broken: UPDATE of a row of orders as app worked before and fails now: no field x",
+        "broken: UPDATE of a row of orders worked before and fails now: no field x",
         "Writes: one row of 3 tables was updated, inserted and deleted, and rolled back.",
         "Not written to, because they are empty: t0, t1, t2, t3, t4 and 2 more.",
         "waiting for it is not bounded (tried: it still waited after 2.0 s)",
@@ -106,7 +106,7 @@ def test_markdown_has_the_table_the_findings_and_the_gates() -> None:
     text = rehearsal_as_markdown(made(writes=WRITES))
     assert text.startswith("### ❌ pipestate rehearse: Broken: 1 write that worked before. Over the limit: ")
     assert (
-        "- ❌ **broken**: UPDATE of a row of orders as app worked before and fails now: no field x." in text
+        "- ❌ **broken**: UPDATE of a row of orders worked before and fails now: no field x." in text
     )
     assert "| **not bounded (tried: it still waited after 2.0 s)** |" in text
     assert "- ❌ **over**: b2, `versions/b2.py:7`, orders: it waits. Instead: do not wait." in text
