@@ -170,12 +170,6 @@ def left_out(found: Inventory, wanted: WantedClone, version: int) -> Iterator[st
         yield f"the rows of unlogged tables, which a standby has not: {_named([each.name for each in unlogged])}"
     if found.large_objects:
         yield many(found.large_objects, "large object")
-    if found.subscriptions:
-        yield f"{many(found.subscriptions, 'subscription')}: a clone follows nobody"
-    if found.has_tablespaces:
-        yield "tablespaces: everything lies in one place"
-    if found.has_labels:
-        yield "security labels"
 
 
 def different(found: Inventory, *, same_locale: bool) -> Iterator[str]:

@@ -37,10 +37,6 @@ SELECT to_jsonb(about) FROM (
         pg_catalog.pg_encoding_to_char(d.encoding) AS encoding,
         EXISTS (SELECT FROM pg_catalog.pg_namespace WHERE nspname = 'public') AS has_public,
         (SELECT count(*) FROM pg_catalog.pg_largeobject_metadata) AS large_objects,
-        (SELECT count(*) FROM pg_catalog.pg_subscription s WHERE s.subdbid = d.oid) AS subscriptions,
-        EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_tablespace t ON t.oid = c.reltablespace
-            WHERE t.spcname <> 'pg_global') AS has_tablespaces,
-        EXISTS (SELECT FROM pg_catalog.pg_seclabel) AS has_labels,
         d AS database
     FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()) about
 """
@@ -233,9 +229,6 @@ class Inventory:
     encoding: str
     has_public: bool
     large_objects: int
-    subscriptions: int
-    has_tablespaces: bool
-    has_labels: bool
     database: dict[str, Any]
     relations: tuple[Relation, ...]
     counters: tuple[Counter, ...]

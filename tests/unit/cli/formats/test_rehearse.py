@@ -105,9 +105,7 @@ def test_a_clone_that_could_not_be_copied_is_said() -> None:
 def test_markdown_has_the_table_the_findings_and_the_gates() -> None:
     text = rehearsal_as_markdown(made(writes=WRITES))
     assert text.startswith("### ❌ pipestate rehearse: Broken: 1 write that worked before. Over the limit: ")
-    assert (
-        "- ❌ **broken**: UPDATE of a row of orders worked before and fails now: no field x." in text
-    )
+    assert "- ❌ **broken**: UPDATE of a row of orders worked before and fails now: no field x." in text
     assert "| **not bounded (tried: it still waited after 2.0 s)** |" in text
     assert "- ❌ **over**: b2, `versions/b2.py:7`, orders: it waits. Instead: do not wait." in text
     assert "| shop/ready | closed | past |" in text
