@@ -4,10 +4,12 @@ Text columns are unlimited, so a long revision or runbook name cannot stop a gat
 server's clock at the moment of writing; a transaction's start time may be an hour old.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
@@ -66,6 +68,27 @@ def qualified(name: str, dialect: str) -> str:
     """
     naming = choose(NAMING, dialect)
     return f"{naming.schema}.{name}" if naming.schema else f"{naming.prefix}{name}"
+
+
+@cache
+def _queries(dialect: str) -> dict[str, str]:
+    text = Path(__file__).with_name(f"queries.{dialect}.sql").read_text(encoding="utf-8")
+    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
+    return {name: query.rstrip() for name, query in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def query(name: str, dialect: str = "postgresql", **values: object) -> str:
+    """Read a query of `queries.<dialect>.sql`, and fill in its `<<names>>`."""
+    return filled(_queries(dialect)[name], **values)
+
+
+def filled(text: str, **values: object) -> str:
+    """Fill in the `<<names>>` of a text of SQL.
+
+    >>> filled("SELECT <<number>>", number=7)
+    'SELECT 7'
+    """
+    return re.sub(r"<<(\w+)>>", lambda found: str(values[found[1]]), text)
 
 
 def in_utc(moment: datetime) -> datetime:

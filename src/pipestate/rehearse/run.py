@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, text
 
@@ -14,7 +15,6 @@ from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.database import connections as db
 from pipestate.database.connections import engine_of
 from pipestate.database.urls import shown
-from pipestate.ledger.record import Rehearsed, record_rehearsal
 from pipestate.ledger.state import require_ledger
 from pipestate.project.file_hashes import code_of, hash_files
 from pipestate.project.graph import Chain, Position, ends
@@ -55,6 +55,9 @@ from pipestate.runbook.files import every_runbook
 from pipestate.verify.report import Gate, PhaseReport
 from pipestate.verify.run import verify
 from pipestate.verify.select import find_phases
+
+if TYPE_CHECKING:
+    from pipestate.ledger.record import Rehearsed  # other rehearsals do not load it
 
 OLDEST = text(
     "SELECT EXTRACT(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_catalog.pg_locks l "
@@ -335,8 +338,10 @@ def files_of(job: Job, pending: Sequence[str]) -> dict[str, str]:
     return hash_files(paths)
 
 
-def as_record(made: Rehearsal, files: Mapping[str, str]) -> Rehearsed:
+def as_record(made: Rehearsal, files: Mapping[str, str]) -> "Rehearsed":
     """Build the ledger's row of a rehearsal; after a failure or a guess, no check passes."""
+    from pipestate.ledger.record import Rehearsed
+
     failed = made.failure is not None or bool(made.writes.broken)
     return Rehearsed(
         revision=made.before,
@@ -354,8 +359,10 @@ def as_record(made: Rehearsal, files: Mapping[str, str]) -> Rehearsed:
     )
 
 
-def write_record(job: Job, done: Rehearsed) -> None:
+def write_record(job: Job, done: "Rehearsed") -> None:
     """Write the result into production's ledger."""
+    from pipestate.ledger.record import record_rehearsal
+
     with db.writer(_production(job)) as connection:
         job.locate(connection)
         record_rehearsal(connection, done)

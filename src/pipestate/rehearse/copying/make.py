@@ -64,7 +64,7 @@ class TemporaryPlace:
 
 @contextmanager
 def temporary_place() -> Iterator[TemporaryPlace]:
-    """Make a private directory, and remove it at the end; if we are killed, another process removes it."""
+    """Make a private directory; another process removes it at the end, also if we are killed."""
     place = TemporaryPlace(Path(tempfile.mkdtemp(prefix="pipestate-clone-")))
     command = [sys.executable, "-P", "-m", reaper.__name__, str(place.directory)]
     quiet: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
@@ -72,10 +72,10 @@ def temporary_place() -> Iterator[TemporaryPlace]:
     try:
         yield place
     finally:
-        if not place.keep:
-            reaper.clear(place.directory)
         with suppress(BrokenPipeError):
             watch.communicate(reaper.KEEP if place.keep else None)
+        if not place.keep:
+            shutil.rmtree(place.directory, ignore_errors=True)  # the other process may have been killed
 
 
 @contextmanager
