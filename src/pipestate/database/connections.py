@@ -34,20 +34,8 @@ SHARED = "\0"
 _MEANT: ContextVar[URL] = ContextVar("meant")  # current target of a shared engine
 
 
-class OfDialect(Protocol):
-    """A connection, an engine of SQLAlchemy, or Alembic's context."""
-
-    @property
-    def dialect(self) -> Any: ...
-
-
-class Addressed(Protocol):
-    """A URL."""
-
-    def get_backend_name(self) -> str: ...
-
-
-OfEngine = OfDialect | Addressed | str
+# A connection, an engine of SQLAlchemy or Alembic's context, which have a dialect; a URL; or the name itself.
+OfEngine = Any
 
 
 def choose(implementations: Mapping[str, T], on: OfEngine) -> T:
@@ -64,11 +52,9 @@ def name_of(on: OfEngine) -> str:
     >>> name_of("sqlite")
     'sqlite'
     """
-    if isinstance(on, str):
-        return on
-    if (backend := getattr(on, "get_backend_name", None)) is not None:
-        return str(backend())
-    return str(on.dialect.name)  # type: ignore[union-attr]
+    if isinstance(on, URL):
+        return on.get_backend_name()
+    return on if isinstance(on, str) else str(on.dialect.name)
 
 
 class Engine(Protocol):

@@ -17,10 +17,11 @@ from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 from pipestate.core.errors import OWN_SQLSTATE, ConfigError
 from pipestate.database.connections import choose
 from pipestate.database.drivers import message, sqlstate
+from pipestate.database.queries import filled
 from pipestate.ledger.drift import definitions_query
 from pipestate.ledger.functions import install_block
 from pipestate.ledger.state import refuse_foreign_owner
-from pipestate.ledger.tables import SCHEMA, Ledger, filled, ledger_on
+from pipestate.ledger.tables import SCHEMA, Ledger, ledger_on
 from pipestate.verify.session_safety import ARCHIVE
 
 POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]

@@ -60,29 +60,18 @@ def read_latest(connection: Connection) -> Latest | None:
 
 def last_records(connection: Connection) -> tuple[LastRecord, ...]:
     """Read the last record of each recorded phase."""
-    return tuple(
-        LastRecord(
-            row.runbook, row.phase, bool(row.is_open), _float(row.at), _float(row.age), _float(row.held)
-        )
-        for row in _rows(connection, "last_records")
-    )
+    rows = _rows(connection, "last_records")
+    return tuple(LastRecord(**{**row, "is_open": bool(row["is_open"])}) for row in rows)
 
 
 def last_observations(connection: Connection) -> tuple[LastObservation, ...]:
     """Read the newest observation of each name."""
-    return tuple(
-        LastObservation(row.name, float(row.value), _float(row.at), _float(row.age))
-        for row in _rows(connection, "last_observations")
-    )
+    return tuple(LastObservation(**row) for row in _rows(connection, "last_observations"))
 
 
 def _rows(connection: Connection, name: str) -> list[Any]:
     read = query(name, connection.dialect.name)
-    return list(connection.exec_driver_sql(read, execution_options={"no_parameters": True}))
-
-
-def _float(value: Any) -> float | None:
-    return None if value is None else float(value)
+    return list(connection.exec_driver_sql(read, execution_options={"no_parameters": True}).mappings())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
--- Queries of the ledger by name; `tables.query` reads them. <<name>> is filled in.
+-- Queries of pipestate.ledger by name: `database/queries.py` reads them. <<name>> is filled in.
 
 -- name: installed_functions
 -- The version is read from the function's body, so functions of other owners are never called.
@@ -159,22 +159,22 @@ JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_s
 
 -- name: last_records
 SELECT runbook, phase, held_since IS NOT NULL AS is_open,
-    CASE WHEN isfinite(last_record_at) THEN extract(epoch FROM last_record_at) END AS at,
+    CASE WHEN isfinite(last_record_at) THEN extract(epoch FROM last_record_at) END::float8 AS at,
     CASE WHEN hours_since_last_record IS NOT NULL THEN
-        greatest(0, extract(epoch FROM statement_timestamp() - last_record_at)) END AS age,
+        greatest(0, extract(epoch FROM statement_timestamp() - last_record_at)) END::float8 AS age_s,
     CASE WHEN held_since IS NOT NULL THEN
-        greatest(0, extract(epoch FROM statement_timestamp() - held_since)) END AS held
+        greatest(0, extract(epoch FROM statement_timestamp() - held_since)) END::float8 AS held_s
 FROM pipestate.soak ORDER BY runbook, phase
 
 -- name: last_observations
-SELECT name, value, extract(epoch FROM observed_at) AS at, age_seconds AS age
+SELECT name, value, extract(epoch FROM observed_at)::float8 AS at, age_seconds::float8 AS age_s
 FROM pipestate.latest_observation ORDER BY name
 
 -- name: ledger_columns
-SELECT c.relname::text, a.attname::text
+SELECT c.relname::text, pg_catalog.string_agg(a.attname::text, ',')
 FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
 JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v')
+WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v') GROUP BY 1
 
 -- name: record_schema
 CALL pipestate.record_schema(:revision, :actor)

@@ -39,9 +39,7 @@ def look(connection: Connection) -> LedgerState:
     rows = connection.exec_driver_sql(
         query("ledger_columns", dialect), execution_options={"no_parameters": True}
     )
-    found: dict[str, set[str]] = {}
-    for relation, column in rows:
-        found.setdefault(str(relation), set()).add(str(column))
+    found = {str(relation): set(str(columns).split(",")) for relation, columns in rows}
     ledger = ledger_on(dialect)
     if ledger.run.name not in found:
         return LedgerState(False, ())

@@ -4,12 +4,10 @@ Text columns are unlimited, so a long revision or runbook name cannot stop a gat
 server's clock at the moment of writing; a transaction's start time may be an hour old.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
+from functools import cache, partial
 from typing import Any
 
 from sqlalchemy import (
@@ -33,6 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from pipestate.database.connections import choose
+from pipestate.database.queries import named_query
 
 SCHEMA = "pipestate"
 VIEWS = (
@@ -70,25 +69,7 @@ def qualified(name: str, dialect: str) -> str:
     return f"{naming.schema}.{name}" if naming.schema else f"{naming.prefix}{name}"
 
 
-@cache
-def _queries(dialect: str) -> dict[str, str]:
-    text = Path(__file__).with_name(f"queries.{dialect}.sql").read_text(encoding="utf-8")
-    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
-    return {name: query.rstrip() for name, query in zip(parts[1::2], parts[2::2], strict=True)}
-
-
-def query(name: str, dialect: str = "postgresql", **values: object) -> str:
-    """Read a query of `queries.<dialect>.sql`, and fill in its `<<names>>`."""
-    return filled(_queries(dialect)[name], **values)
-
-
-def filled(text: str, **values: object) -> str:
-    """Fill in the `<<names>>` of a text of SQL.
-
-    >>> filled("SELECT <<number>>", number=7)
-    'SELECT 7'
-    """
-    return re.sub(r"<<(\w+)>>", lambda found: str(values[found[1]]), text)
+query = partial(named_query, "ledger")
 
 
 def in_utc(moment: datetime) -> datetime:
@@ -124,19 +105,8 @@ def ledger_on(dialect: str) -> Ledger:
     """Build the tables for an engine, `postgresql` or `sqlite`."""
     metadata = MetaData(schema=choose(NAMING, dialect).schema)
     build = _Builder(dialect, metadata)
-    return Ledger(
-        metadata,
-        build.objects(),
-        build.soft_drop() if choose(HIDES, dialect) else None,
-        build.run(),
-        build.result(),
-        build.attestation(),
-        build.observation(),
-        build.backfill_progress(),
-        build.rehearsal(),
-        build.statement_calls(),
-        build.schema_record(),
-    )
+    made = {each.name: getattr(build, each.name)() for each in fields(Ledger) if each.name != "metadata"}
+    return Ledger(metadata, **made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +264,14 @@ class _Builder:
             key=("kind", "name"),
         )
 
-    def soft_drop(self) -> Table:
-        """One row per soft-dropped table, or per table with soft-dropped columns.
+    def soft_drop(self) -> Table | None:
+        """One row per soft-dropped table, or per table with soft-dropped columns; none on SQLite.
 
         `xact` is the xmin of the row itself; a different value means that the row was loaded from a dump.
         `writers` says who ran beside the soft drop: `running_writers` in the server.
         """
+        if not HIDES[self.dialect]:
+            return None
         return self.table(
             "soft_drop",
             _text("revision", nullable=False),

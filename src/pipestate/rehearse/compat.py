@@ -19,6 +19,7 @@ from pipestate.core.text import many
 from pipestate.database import connections as db
 from pipestate.database.connections import engine_of, send
 from pipestate.database.drivers import message, sqlstate
+from pipestate.database.queries import named_query
 from pipestate.database.urls import shown
 from pipestate.ledger.record import COMPAT, Rehearsed
 from pipestate.ledger.statements import Objects, changed_names, make_watch, read_objects
@@ -44,17 +45,8 @@ from pipestate.rehearse.run import (
 from pipestate.runbook.statement import statements, tokens
 
 PARAMETERS = "SELECT cardinality(parameter_types) FROM pg_catalog.pg_prepared_statements WHERE name = 'pipestate_compat'"
-COLUMNS = (
-    "SELECT attname::text, format_type(atttypid, atttypmod) FROM pg_catalog.pg_attribute "
-    "WHERE attrelid = 'pg_temp.pipestate_columns'::regclass AND attnum > 0 ORDER BY attnum"
-)
-# A BEFORE INSERT trigger may fill columns that the statement omits.
-REQUIRED = text(
-    "SELECT a.attnum, a.attname::text FROM pg_catalog.pg_attribute a "
-    "WHERE a.attrelid = to_regclass(format('%I.%I', CAST(:schema AS text), CAST(:table AS text))) "
-    "AND a.attnum > 0 AND NOT a.attisdropped AND a.attnotnull AND a.attgenerated = '' "
-    "AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = a.attrelid AND t.tgtype & 7 = 7 AND t.tgenabled <> 'D')"
-)
+COLUMNS = named_query("rehearse", "returned_columns")
+REQUIRED = text(named_query("rehearse", "required_columns"))
 NO_RIGHTS = "42501"
 NOT_ONE = "it is not one statement"
 EXTENSION = "pg_stat_statements"
@@ -65,10 +57,7 @@ UTILITIES = re.compile(
     "END|EXECUTE|EXPLAIN|FETCH|GRANT|IMPORT|LISTEN|LOAD|LOCK|MOVE|NOTIFY|PREPARE|REASSIGN|REFRESH|REINDEX|RELEASE|RESET|"
     "REVOKE|ROLLBACK|SAVEPOINT|SECURITY|SET|SHOW|START|TRUNCATE|UNLISTEN|VACUUM"
 )
-QUERIES = text(
-    "SELECT DISTINCT query FROM pg_stat_statements "
-    "WHERE dbid = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) ORDER BY 1"
-)
+QUERIES = text(named_query("rehearse", "statements"))
 
 
 def prepare(url: URL, given: Sequence[str]) -> list[Prepared]:

@@ -14,6 +14,7 @@ from sqlalchemy import URL, text
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.database import connections as db
 from pipestate.database.connections import engine_of
+from pipestate.database.queries import named_query
 from pipestate.database.urls import shown
 from pipestate.ledger.state import require_ledger
 from pipestate.project.file_hashes import code_of, hash_files
@@ -59,17 +60,8 @@ from pipestate.verify.select import find_phases
 if TYPE_CHECKING:
     from pipestate.ledger.record import Rehearsed  # other rehearsals do not load it
 
-OLDEST = text(
-    "SELECT EXTRACT(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_catalog.pg_locks l "
-    "JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE l.relation = to_regclass(:name) AND l.granted "
-    "AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) "
-    "AND a.pid <> pg_backend_pid()"
-)
-# A table that was never analysed has -1 rows; before PostgreSQL 14, zero pages.
-ROWS = text(
-    "SELECT CASE WHEN relkind = 'p' OR pg_relation_size(oid) = 0 THEN 0 WHEN reltuples >= 0 AND relpages > 0 "
-    "THEN reltuples::int8 END AS rows, pg_table_size(oid) AS bytes FROM pg_catalog.pg_class WHERE oid = to_regclass(:name)"
-)
+OLDEST = text(named_query("rehearse", "oldest_transaction"))
+ROWS = text(named_query("rehearse", "planned_rows"))
 Say = Callable[[str], None]
 SEEN_OTHERWISE = "--there-and-back tries it"
 

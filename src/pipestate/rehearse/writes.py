@@ -14,28 +14,11 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.database.connections import autocommit, send
 from pipestate.database.drivers import message, sqlstate
-from pipestate.rehearse.clone import HIDDEN_COLUMN, Table
+from pipestate.database.queries import named_query
+from pipestate.rehearse.clone import Table
 from pipestate.rehearse.copying.snapshot import quoted
 
-# Partitions are written through their parent table; archives are read-only.
-RELATIONS = text(f"""
-SELECT format('%I.%I', n.nspname, c.relname) AS quoted, c.relkind IN ('r', 'p') AS has_places, own.*,
-    coalesce((SELECT array_agg(quote_ident(a.attname) ORDER BY k.place) FROM pg_catalog.pg_index i
-        CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)
-        JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number
-        WHERE i.indrelid = c.oid AND i.indisprimary), '{{}}') AS key
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-CROSS JOIN LATERAL (
-    SELECT coalesce(array_agg(f.name ORDER BY f.place), '{{}}') AS columns,
-        coalesce(array_agg(f.name ORDER BY f.place) FILTER (WHERE NOT f.generated), '{{}}') AS inserts,
-        coalesce(array_agg(f.name ORDER BY f.place) FILTER (WHERE NOT f.generated AND NOT f.identity), '{{}}') AS updates
-    FROM (SELECT quote_ident(a.attname) AS name, a.attnum AS place, a.attgenerated <> '' AS generated,
-            a.attidentity = 'a' AS identity
-        FROM pg_catalog.pg_attribute a
-        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attname !~ '{HIDDEN_COLUMN}') f) own
-WHERE c.relkind IN ('r', 'p', 'v') AND c.relpersistence <> 't' AND NOT c.relispartition
-  AND n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pipestate\\_archive%'
-""")
+RELATIONS = text(named_query("rehearse", "written_tables"))
 ACTS = ("UPDATE", "INSERT", "DELETE")
 LONGEST = "SET LOCAL statement_timeout = '10s'; SET LOCAL lock_timeout = '5s'"
 # Another row has the key, or refers to it: earlier triggers and rules have run.

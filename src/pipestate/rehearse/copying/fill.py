@@ -24,43 +24,15 @@ from pipestate.core.errors import Unreachable
 from pipestate.core.text import many
 from pipestate.database.embedded import UNSAFE, embedded_binaries
 from pipestate.database.postgresql import CONNECT_TIMEOUT_S
+from pipestate.database.queries import filled, named_query
 from pipestate.database.urls import shown, without_secrets
-from pipestate.ledger.tables import SCHEMA
 from pipestate.rehearse.copying.require import RECIPES
 from pipestate.rehearse.copying.snapshot import Counter, Inventory, Snapshot, ask, quoted, session
-from pipestate.verify.session_safety import ARCHIVE
 
 ICU, BUILTIN = "i", "b"
-# Foreign tables stay, for views and revisions that name them; reading one raises an error without a connection.
-NO_HANDLERS = """
-DO $$ DECLARE name text; BEGIN
-    FOR name IN SELECT fdwname FROM pg_catalog.pg_foreign_data_wrapper WHERE fdwhandler <> 0 LOOP
-        EXECUTE pg_catalog.format('ALTER FOREIGN DATA WRAPPER %I NO HANDLER', name);
-    END LOOP;
-END $$
-"""
-# A gate writes into a ledger only if it trusts the owner; the clone's superuser is in no other role.
-TAKE_OVER = f"""
-DO $$ DECLARE wanted text; BEGIN
-    FOR wanted IN
-        SELECT pg_catalog.format('SCHEMA %I', n.nspname) FROM pg_catalog.pg_namespace n
-         WHERE n.nspname IN ('{SCHEMA}', '{ARCHIVE}')
-        UNION ALL
-        SELECT 'TABLE ' || c.oid::pg_catalog.regclass::text FROM pg_catalog.pg_class c
-         WHERE c.relnamespace = pg_catalog.to_regnamespace('{SCHEMA}') AND c.relkind IN ('r', 'v')
-        UNION ALL
-        SELECT 'ROUTINE ' || p.oid::pg_catalog.regprocedure::text FROM pg_catalog.pg_proc p
-         WHERE p.pronamespace IN (pg_catalog.to_regnamespace('{SCHEMA}'), pg_catalog.to_regnamespace('{ARCHIVE}'))
-    LOOP
-        EXECUTE 'ALTER ' || wanted || ' OWNER TO CURRENT_USER';
-    END LOOP;
-END $$
-"""
-BEHIND_ITS_COLUMN = """
-SELECT pg_catalog.setval(s.seqrelid, least(greatest(m.last, s.seqmin), s.seqmax))
-FROM pg_catalog.pg_sequence s, (SELECT {aggregate}({column})::int8 AS last FROM {table}) m
-WHERE s.seqrelid = {sequence}::regclass AND m.last IS NOT NULL
-"""
+NO_HANDLERS = named_query("rehearse.copying", "no_handlers")
+BEHIND_ITS_COLUMN = named_query("rehearse.copying", "behind_its_column")
+TAKE_OVER = named_query("rehearse.copying", "take_over")
 CHUNK = 2**18
 JOBS = 2
 REMOVED = "the clone was removed, production was not changed"
@@ -139,9 +111,9 @@ def set_unread_sequences(clone: Any, counters: Sequence[Counter]) -> None:
     """Advance sequences that the role may not read beyond the values in their columns."""
     for each in counters:
         if not each.is_readable and each.table is not None:
-            aggregate, sequence = "max" if each.increment > 0 else "min", quoted(each.quoted)
-            names = {"column": each.column, "table": each.table, "sequence": sequence}
-            ask(clone, BEHIND_ITS_COLUMN.format(aggregate=aggregate, **names))
+            names = {"column": each.column, "table": each.table, "sequence": quoted(each.quoted)}
+            names["aggregate"] = "max" if each.increment > 0 else "min"
+            ask(clone, filled(BEHIND_ITS_COLUMN, **names))
 
 
 def refresh_views(clone: Any, views: Sequence[str]) -> dict[str, str]:
