@@ -108,7 +108,7 @@ def test_whatever_happens_before_the_settings_leaves_no_copy(
         raise SystemExit(143)
 
     monkeypatch.setattr(module, "SETTINGS", text("SELECT 'a setting of ' || :name"))
-    monkeypatch.setattr(module.db, "send", stop)
+    monkeypatch.setattr("pipestate.database.connections.send", stop)
     with pytest.raises(SystemExit), scratch_copy(pg.url):
         pass
     assert copies_of(pg) == []
