@@ -24,7 +24,7 @@ from pipestate.database.embedded import embedded_binaries, embedded_server
 from pipestate.rehearse.clone import vacuum
 from pipestate.rehearse.contents import read_contents
 from pipestate.rehearse.copying.fill import Dump
-from pipestate.rehearse.copying.make import CloneBuilder, CopyOutput
+from pipestate.rehearse.copying.make import CopyOutput, fill_clone
 from pipestate.rehearse.copying.require import WantedClone
 
 VERSION = 18
@@ -38,8 +38,8 @@ MORE = (
 
 def clone(production: URL, target: URL, directory: Path) -> URL:
     """Copy as --clone does."""
-    dump = Dump(directory / "schema.dump", VERSION)
-    return CloneBuilder(production, target, dump, WantedClone(2**50), CopyOutput()).make()
+    dump = Dump(directory / "schema.dump", VERSION, embedded_binaries(VERSION) / "pg_dump")
+    return fill_clone(production, target, dump, WantedClone(2**50), CopyOutput())
 
 
 def pipe(production: URL, target: URL, _directory: Path) -> URL:

@@ -1,15 +1,13 @@
 """TLS in front of a server that has none: what a managed server looks like to a client."""
 
-import asyncio
+import socket
 import ssl
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sqlalchemy import URL
-
-from pipestate.rehearse.copying.tunnel import Way, relay
 
 CERTIFICATE = Path(__file__).parents[1] / "certificates" / "localhost.crt"
 SSL_REQUEST = (80877103).to_bytes(4, "big")
@@ -21,16 +19,40 @@ def tls_front(url: URL) -> Iterator[URL]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE, CERTIFICATE.with_suffix(".key"))
 
-    async def far(near: Way) -> Way:
-        reader, writer = near
-        if (await reader.readexactly(8))[4:] != SSL_REQUEST:
-            raise ConnectionError
-        writer.write(b"S")
-        await writer.start_tls(context)
-        if host := url.query.get("host"):
-            return await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{url.port or 5432}")
-        return await asyncio.open_connection(url.host, url.port or 5432)
+    def serve(near: socket.socket) -> None:
+        with suppress(OSError), near:
+            if near.recv(8)[4:] != SSL_REQUEST:
+                return
+            near.sendall(b"S")
+            with context.wrap_socket(near, server_side=True) as inside, _connected(url) as there:
+                back = threading.Thread(target=_pump, args=(there, inside), daemon=True)
+                back.start()
+                _pump(inside, there)
+                back.join()
 
-    with relay(partial(asyncio.start_server, host="127.0.0.1", port=0), far) as server:
-        port = server.sockets[0].getsockname()[1]
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        port = listener.getsockname()[1]
         yield url.difference_update_query(["host", "port"]).set(host="localhost", port=port)
+
+
+def _connected(url: URL) -> socket.socket:
+    if not (host := url.query.get("host")):
+        return socket.create_connection((url.host, url.port or 5432))
+    there = socket.socket(socket.AF_UNIX)
+    there.connect(f"{host}/.s.PGSQL.{url.port or 5432}")
+    return there
+
+
+def _pump(one: socket.socket, other: socket.socket) -> None:
+    with suppress(OSError):
+        while data := one.recv(65536):
+            other.sendall(data)
+    for each in (one, other):
+        with suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)

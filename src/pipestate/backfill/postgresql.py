@@ -10,6 +10,7 @@ from pipestate.backfill.source import Key, read_row
 from pipestate.core.errors import ConfigError
 from pipestate.database import connections as db
 from pipestate.database.drivers import sqlstate
+from pipestate.database.queries import named_query
 from pipestate.runbook.model import Backfill
 from pipestate.runbook.update import names
 
@@ -33,47 +34,11 @@ TYPES = (
     *("int2", "int4", "int8", "numeric", "uuid", "text", "varchar", "bpchar"),
     *("date", "timestamp", "timestamptz"),
 )
-LOOK = text("""
-SELECT c.relkind::text AS kind, a.attname IS NOT NULL AS found, NOT a.attnotnull AS nullable,
-       pg_catalog.format_type(t.oid, -1) AS type, t.typname::text AS typname,
-       EXISTS (SELECT FROM pg_catalog.pg_index i
-               JOIN pg_catalog.pg_class ic ON ic.oid = i.indexrelid
-               JOIN pg_catalog.pg_am m ON m.oid = ic.relam AND m.amname = 'btree'
-               WHERE i.indrelid = c.oid AND i.indkey[0] = a.attnum AND i.indisvalid AND i.indpred IS NULL
-                 AND i.indcollation[0] = a.attcollation) AS indexed
-FROM pg_catalog.pg_class c
-LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = CAST(:column AS text)
-     AND a.attnum > 0 AND NOT a.attisdropped
-LEFT JOIN pg_catalog.pg_type declared ON declared.oid = a.atttypid
-LEFT JOIN pg_catalog.pg_type t ON t.oid = coalesce(nullif(declared.typbasetype, 0), declared.oid)
-WHERE c.oid = pg_catalog.to_regclass(CAST(:table AS text))
-""")
-# Sessions that wait for a row or the table wait for this transaction.
-WAITED_FOR = """
-SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l
-               WHERE NOT l.granted AND pg_catalog.pg_backend_pid() = ANY (pg_catalog.pg_blocking_pids(l.pid)))
-"""
-LAG = """
-SELECT coalesce(max(extract(epoch FROM replay_lag)), 0)::float8, count(*) FILTER (WHERE state IS NULL),
-       coalesce(max(application_name), '')
-FROM pg_catalog.pg_stat_replication
-"""
-# Roles without pg_read_all_stats cannot see the activity of autovacuum.
-WRAPAROUND = """
-SELECT a.query FROM pg_catalog.pg_stat_activity a JOIN pg_catalog.pg_locks l ON l.pid = a.pid
-WHERE a.query LIKE 'autovacuum: %(to prevent wraparound)'
-  AND (l.relation = pg_catalog.to_regclass(CAST(:table AS text)) OR l.relation IN (
-    SELECT t.relid FROM pg_catalog.pg_partition_tree(pg_catalog.to_regclass(CAST(:table AS text))) t))
-LIMIT 1
-"""
-WHO_BLOCKS = """
-SELECT string_agg(DISTINCT format('pid %s (%s, %s)', a.pid, coalesce(nullif(a.application_name, ''), a.usename),
-                                  a.state), ', ')
-FROM pg_catalog.pg_stat_activity a JOIN pg_catalog.pg_locks l ON l.pid = a.pid AND l.granted
-WHERE l.relation = pg_catalog.to_regclass(CAST(:table AS text)) AND a.pid <> pg_catalog.pg_backend_pid()
-  AND l.mode IN ('RowShareLock', 'RowExclusiveLock', 'ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock',
-                 'AccessExclusiveLock', 'ShareUpdateExclusiveLock')
-"""
+LOOK = text(named_query("backfill", "key"))
+WAITED_FOR = named_query("backfill", "waited_for")
+LAG = named_query("backfill", "lag")
+WRAPAROUND = named_query("backfill", "wraparound_vacuum")
+WHO_BLOCKS = named_query("backfill", "who_blocks")
 
 
 def begin(connection: Connection) -> None:

@@ -30,23 +30,12 @@ SEES_LOCK = sa.text(
     "WHERE l.locktype = 'advisory' AND l.granted AND l.classid = :high AND l.objid = :low "
     "AND d.datname = pg_catalog.current_database())"
 )
+SHARED = "\0"
 _MEANT: ContextVar[URL] = ContextVar("meant")  # current target of a shared engine
 
 
-class OfDialect(Protocol):
-    """A connection, an engine of SQLAlchemy, or Alembic's context."""
-
-    @property
-    def dialect(self) -> Any: ...
-
-
-class Addressed(Protocol):
-    """A URL."""
-
-    def get_backend_name(self) -> str: ...
-
-
-OfEngine = OfDialect | Addressed | str
+# A connection, an engine of SQLAlchemy or Alembic's context, which have a dialect; a URL; or the name itself.
+OfEngine = Any
 
 
 def choose(implementations: Mapping[str, T], on: OfEngine) -> T:
@@ -63,11 +52,9 @@ def name_of(on: OfEngine) -> str:
     >>> name_of("sqlite")
     'sqlite'
     """
-    if isinstance(on, str):
-        return on
-    if (backend := getattr(on, "get_backend_name", None)) is not None:
-        return str(backend())
-    return str(on.dialect.name)  # type: ignore[union-attr]
+    if isinstance(on, URL):
+        return on.get_backend_name()
+    return on if isinstance(on, str) else str(on.dialect.name)
 
 
 class Engine(Protocol):
@@ -140,6 +127,13 @@ def writer(url: URL) -> Iterator[Connection]:
         yield connection
 
 
+@contextmanager
+def autocommit(url: URL) -> Iterator[Connection]:
+    """Connect, and let each statement commit by itself."""
+    with reachable(url), engine_for(url).connect() as plain:
+        yield plain.execution_options(isolation_level="AUTOCOMMIT")
+
+
 def engine_for(url: URL, *, readonly: bool = False) -> sa.Engine:
     """Create an engine without a pool: a command connects once."""
     return engine_of(url).create_engine(url, readonly=readonly)
@@ -150,7 +144,7 @@ def shared_engine() -> sa.Engine:
 
     Separate engines would query the setup of each server and compile every statement again.
     """
-    engine = engine_for(URL.create("postgresql+psycopg2"))
+    engine = engine_for(URL.create("postgresql+psycopg2", database=SHARED))  # no other URL has this name
     event.listen(engine, "do_connect", _connect_to_meant)
     return engine
 
@@ -207,7 +201,7 @@ def send(connection: Connection, *statements: str) -> None:
     """Run statements without results, in one round trip if the driver supports it, as psycopg2 does."""
     together = connection.dialect.driver == "psycopg2"
     for statement in ("; ".join(statements),) if together else statements:
-        connection.exec_driver_sql(statement)
+        connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
 def _cannot_reach(url: URL, error: DBAPIError) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -66,9 +67,15 @@ def session_settings() -> list[str]:
 
 
 def create_engine(url: sa.URL, *, readonly: bool) -> sa.Engine:
-    """Create an engine without a pool; readers get the same engine."""
+    """Return the engine of a URL; readers get the same engine."""
     del readonly
     listen()
+    return _engine(url)
+
+
+@lru_cache(maxsize=16)
+def _engine(url: sa.URL) -> sa.Engine:
+    """Create an engine without a pool, once per URL: a new one asks the server five questions first."""
     # SQLAlchemy would query the type hstore on each new connection; hstore values stay text instead.
     return sa.create_engine(
         url, poolclass=sa.NullPool, connect_args=CONNECT_ARGUMENTS, use_native_hstore=False

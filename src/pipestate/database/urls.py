@@ -5,6 +5,7 @@ SQLAlchemy is imported when a URL is parsed: commands without a database start f
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,6 +122,22 @@ def as_env_py_wants(url: "URL", own: str | None) -> "URL":
     if theirs.get_driver_name() == "asyncpg" and isinstance(mode, str):
         url = url.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
     return url.set(drivername=theirs.drivername)
+
+
+def named_in_variables(
+    url: "URL", own: Callable[[], str | None], environ: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the variables that may name a database, set to this one, with the project's own driver.
+
+    `own` reads the ini's URL; an unreadable one names no driver.
+    """
+    ini_url = None
+    with suppress(ConfigError):
+        ini_url = own()
+    return {
+        name: as_env_py_wants(url, environ.get(name) or ini_url).render_as_string(hide_password=False)
+        for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL")
+    }
 
 
 def _for_psycopg2(url: "URL") -> "URL":

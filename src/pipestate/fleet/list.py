@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sqlalchemy import URL
 
@@ -26,10 +25,6 @@ from pipestate.database.urls import parse_url, shown, without_secrets
 from pipestate.fleet.survey import survey
 from pipestate.runbook.statement import objections
 from pipestate.verify.read import QueryResult, read
-
-if TYPE_CHECKING:
-    from sqlalchemy import URL
-
 
 STDIN = "-"
 _LINE = re.compile(
@@ -52,7 +47,7 @@ class Line:
 
     source: str
     name: str | None
-    url: "URL"
+    url: URL
     each: Each | None = None
     query: str = ""
 
@@ -79,8 +74,6 @@ def _parse(line: str, source: str) -> Line:
         raise ConfigError(
             f"{source}: not a line of a list: write URL, or NAME = URL, or URL databases: SELECT ..., or URL schemas: SELECT ..."
         )
-    from pipestate.database.connections import engine_of
-
     url = parse_url(found["url"], source=source)
     if not found["each"]:
         return Line(source, found["name"], url)
@@ -157,11 +150,11 @@ def find_tenants(lines: Sequence[Line], timeout_s: float, jobs: int) -> Tenants:
     return Tenants(tuple(_with_unique_names(list(once.values()))), unlisted, tuple(repeated))
 
 
-def _listed(lines: Sequence[Line], timeout_s: float, jobs: int) -> "list[list[Tenant] | Unlisted]":
+def _listed(lines: Sequence[Line], timeout_s: float, jobs: int) -> list[list[Tenant] | Unlisted]:
     """Resolve each line, in order; only lines with a query connect to a server."""
     found: dict[str, list[Tenant] | Unlisted] = {}
 
-    def look(line: Line) -> tuple[str, "list[Tenant] | Unlisted"]:
+    def look(line: Line) -> tuple[str, list[Tenant] | Unlisted]:
         try:
             return line.source, _of_line(line, timeout_s)
         except PipestateError as error:

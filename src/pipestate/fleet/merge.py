@@ -86,15 +86,11 @@ def _sum(
     left = sum(each["left"] for each in summaries)
     stopped = [f"shard {each['shard']}: {each['stopped']}" for each in summaries if each["stopped"]]
     code = tally.exit_code if tally.kept else 0
-    return Fleet(
+    return tally.result(
         len(lines) + left,
-        len(lines),
         3 if is_partial else code,
         max((each["duration_ms"] for each in summaries), default=0.0),
-        tuple(tally.groups()),
-        tally.codes(),
         planned=any(each["pending"] for each in waves.values()),
-        warnings=tuple(tally.warnings.most_common()),
         left=left,
         waves=tuple(Wave(number, found.total(), found) for number, found in sorted(waves.items())),
         stopped="; ".join(stopped) or None,

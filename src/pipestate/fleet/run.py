@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from pipestate.core.errors import ConfigError
 from pipestate.core.progress import Progress, no_progress
@@ -94,6 +95,19 @@ class Tally:
         groups = [_group(state, found) for state, found in members.items()]
         return sorted(
             groups, key=lambda group: (group.state.error is not None, -len(group.names), group.names)
+        )
+
+    def result(self, total: int, exit_code: int, duration_ms: float, **more: Any) -> "Fleet":
+        """Build the result of a command; `more` are the fields that only some commands have."""
+        return Fleet(
+            total,
+            len(self.kept),
+            exit_code,
+            round(duration_ms, 1),
+            tuple(self.groups()),
+            self.codes(),
+            warnings=tuple(self.warnings.most_common()),
+            **more,
         )
 
 
@@ -205,17 +219,13 @@ def ask_fleet(
     for line in tenants.unlisted:
         take(not_listed(line))
     finished = survey(tenants.found, partial(ask, request), jobs, take)
-    return Fleet(
+    return tally.result(
         total,
-        len(tally.kept),
         tally.exit_code if finished else 3,
-        round((time.perf_counter() - start) * 1000, 1),
-        tuple(tally.groups()),
-        tally.codes(),
-        request.calls is not None,
-        tuple(sorted(each.name for each in tally.kept if each.state.drift is not None)),
-        tenants.repeated,
-        tuple(tally.warnings.most_common()),
+        (time.perf_counter() - start) * 1000,
+        planned=request.calls is not None,
+        drifted=tuple(sorted(each.name for each in tally.kept if each.state.drift is not None)),
+        repeated=tenants.repeated,
     )
 
 

@@ -170,16 +170,12 @@ def upgrade_fleet(
             if finished and not run.halted.is_set():
                 finished = survey(wave, partial(run.upgrade, number), jobs, run.take)
                 run.record_schemas(wave)
-    return Fleet(
+    return run.tally.result(
         run.total,
-        len(run.tally.kept),
         (run.tally.exit_code if run.tally.kept else 0) if finished else 3,
-        round((time.perf_counter() - start) * 1000, 1),
-        tuple(run.tally.groups()),
-        run.tally.codes(),
+        (time.perf_counter() - start) * 1000,
         planned=how.dry_run,
         repeated=tenants.repeated,
-        warnings=tuple(run.tally.warnings.most_common()),
         left=run.total - len(run.tally.kept) if finished else 0,
         waves=tuple(
             Wave(number, len(wave) + (number == 1) * len(tenants.unlisted), run.outcomes[number])
@@ -251,15 +247,15 @@ class _WaveRun:
         after = ask(self.how.request, tenant)
         done = replace(
             done,
-            outcome=UpgradeOutcome.HELD if found["held"] else UpgradeOutcome.UPGRADED,
-            applied=tuple(found["applied"]),
-            held=tuple(found["held"]),
-            held_ungated=tuple(found["held_ungated"]),
-            waiting=tuple((each["revision"], each["gate"]) for each in found["waiting"]),
+            outcome=UpgradeOutcome.HELD if found.held else UpgradeOutcome.UPGRADED,
+            applied=tuple(found.applied),
+            held=tuple(found.held),
+            held_ungated=tuple(found.held_ungated),
+            waiting=tuple((revision, gate) for revision, gate in found.waiting),
         )
-        if found["error"] is not None:
+        if found.error is not None:
             failed = replace(done, outcome=UpgradeOutcome.FAILED)
-            return replace(after, exit_code=found["exit_code"], error=found["error"], upgrade=failed)
+            return replace(after, exit_code=found.exit_code, error=found.error, upgrade=failed)
         return self._judge(before, after, done)
 
     def _judge(self, before: Answer, after: Answer, done: TenantUpgrade) -> Answer:

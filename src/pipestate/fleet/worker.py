@@ -19,14 +19,15 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from sqlalchemy import URL
 
 from pipestate.core.errors import PipestateError, Unreachable
 from pipestate.database.interrupt import is_stopped
-from pipestate.database.urls import as_env_py_wants, parse_url, without_secrets
+from pipestate.database.urls import named_in_variables, parse_url, without_secrets
 from pipestate.fleet.list import Tenant
 from pipestate.project.find import Project, describe, find_described
 
@@ -35,14 +36,22 @@ if TYPE_CHECKING:
 
 POLL_S = 0.2
 LAST_WORDS = 4_000  # bytes kept of a dead worker's output
-_NOTHING: Mapping[str, Any] = {
-    "applied": [],
-    "waiting": [],
-    "held": [],
-    "held_ungated": [],
-    "error": None,
-    "exit_code": 0,
-}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerAnswer:
+    """The upgrade of one tenant: its revisions as in `TenantUpgrade`, or the error that stopped it.
+
+    `is_other` means that env.py connected to another database.
+    """
+
+    applied: Sequence[str] = ()
+    waiting: Sequence[tuple[str, str]] = ()
+    held: Sequence[str] = ()
+    held_ungated: Sequence[str] = ()
+    error: str | None = None
+    exit_code: int = 0
+    is_other: bool = False
 
 
 @dataclass
@@ -60,7 +69,7 @@ class _Process:
             self.process.stdin.write(f"{line}\n".encode())
             self.process.stdin.flush()
 
-    def receive(self) -> dict[str, Any] | None:
+    def receive(self) -> WorkerAnswer | None:
         """Wait for an answer; return None if the worker has ended. Ctrl-C ends it."""
         assert self.process.stdout is not None
         channel = self.process.stdout.fileno()
@@ -75,7 +84,7 @@ class _Process:
                 self.left += read
         line, _, self.left = self.left.partition(b"\n")
         self.served += 1
-        return {**_NOTHING, **json.loads(line)}
+        return WorkerAnswer(**json.loads(line))
 
     def last_words(self) -> str:
         """Return the last line of the worker's output."""
@@ -107,11 +116,11 @@ class Workers:
     _own: threading.local = field(default_factory=threading.local)
     _all: list[_Process] = field(default_factory=list)
 
-    def upgrade(self, tenant: Tenant) -> dict[str, Any]:
+    def upgrade(self, tenant: Tenant) -> WorkerAnswer:
         """Upgrade a tenant; replace a reused worker that connects to another database. A dead worker is an error."""
         worker = self._worker()
         found = self._ask(worker, tenant)
-        if found is not None and found.get("is_other") and worker.served > 1:
+        if found is not None and found.is_other and worker.served > 1:
             self._end(worker)
             worker = self._worker()
             found = self._ask(worker, tenant)
@@ -120,10 +129,10 @@ class Workers:
             code = self._end(worker)
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
             said = f"the process that upgraded it ended with {how}: run the same again"
-            return {**_NOTHING, "error": f"{said} ({words})" if words else said, "exit_code": 3}
+            return WorkerAnswer(error=f"{said} ({words})" if words else said, exit_code=3)
         return found
 
-    def _ask(self, worker: _Process, tenant: Tenant) -> dict[str, Any] | None:
+    def _ask(self, worker: _Process, tenant: Tenant) -> WorkerAnswer | None:
         names = {"schema": tenant.schema or "", "name": tenant.name, "database": tenant.url.database or ""}
         arguments = list(self.arguments)
         for name, value in names.items():
@@ -149,15 +158,8 @@ class Workers:
             process_group=0,  # the parent handles Ctrl-C
         )
         worker = _Process(process, printed)
-        worker.send(
-            json.dumps(
-                {
-                    "project": describe(self.project),
-                    "target": self.target,
-                    "version_table": self.version_table,
-                }
-            )
-        )
+        job = {"target": self.target, "version_table": self.version_table}
+        worker.send(json.dumps({**job, "project": describe(self.project)}))
         return worker
 
     def _end(self, worker: _Process) -> int:
@@ -184,49 +186,33 @@ class LoadedProject:
     wanted: Sequence[str]
     environ: Mapping[str, str]
 
-    def upgrade(self, url: URL, path: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
+    def upgrade(self, url: URL, path: Sequence[str], arguments: Sequence[str]) -> WorkerAnswer:
         """Upgrade a tenant; any error becomes its answer."""
         from sqlalchemy.exc import DBAPIError
 
         from pipestate.migration.failure import explain
         from pipestate.migration.upgrade import OtherDatabase, upgrade
 
-        os.environ.update(self._names(url))
+        ini_url = partial(self.plan.project.option, "sqlalchemy.url")
+        os.environ.update(named_in_variables(url, ini_url, self.environ))
         locate = self.plan.locate.within(path[0]) if path else self.plan.locate
         on = replace(self.plan, url=url, locate=locate, path=tuple(path), arguments=tuple(arguments))
         try:
             done = upgrade(on, self.wanted)
-        except OtherDatabase as error:
-            return {"error": str(error), "exit_code": error.exit_code, "is_other": True}
         except PipestateError as error:
-            return {"error": str(error), "exit_code": error.exit_code}
+            is_other = isinstance(error, OtherDatabase)
+            return WorkerAnswer(error=str(error), exit_code=error.exit_code, is_other=is_other)
         except DBAPIError as error:
-            return {"error": explain(error, url), "exit_code": Unreachable.exit_code}
+            return WorkerAnswer(error=explain(error, url), exit_code=Unreachable.exit_code)
         except (Exception, SystemExit) as error:  # env.py and revisions raise many types
             said = without_secrets(f"{type(error).__name__}: {error}", url)
-            return {"error": said, "exit_code": Unreachable.exit_code}
+            return WorkerAnswer(error=said, exit_code=Unreachable.exit_code)
         waiting = [
-            {"revision": revision, "gate": f"{runbook.name}/{phase.name}"}
+            (revision, f"{runbook.name}/{phase.name}")
             for revision, closed in done.closed.items()
             for runbook, phase in closed.report.phases()
         ]
-        return {
-            "applied": done.applied,
-            "waiting": waiting,
-            "held": done.held,
-            "held_ungated": done.held_ungated,
-        }
-
-    def _names(self, url: URL) -> dict[str, str]:
-        """Set the variables that name the tenant's database, with the project's own driver."""
-        from pipestate.migration.upgrade import url_for_env_py
-
-        named = {}
-        for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL"):
-            own = self.environ.get(name)
-            spelt = as_env_py_wants(url, own) if own else url_for_env_py(self.plan.project, url)
-            named[name] = spelt.render_as_string(hide_password=False)
-        return named
+        return WorkerAnswer(done.applied, waiting, done.held, done.held_ungated)
 
 
 def main() -> int:
@@ -237,7 +223,7 @@ def main() -> int:
     for line in sys.stdin:
         tenant = json.loads(line)
         found = worker.upgrade(parse_url(tenant["url"]), tenant["path"], tenant["arguments"])
-        answers.write(json.dumps(found) + "\n")
+        answers.write(json.dumps(asdict(found)) + "\n")
         answers.flush()
     return 0
 

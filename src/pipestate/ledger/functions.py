@@ -13,8 +13,8 @@ from importlib.resources import files
 from sqlalchemy import Connection
 
 from pipestate.core.errors import OWN_SQLSTATE, ConfigError
+from pipestate.ledger.tables import SCHEMA, query
 
-SCHEMA = "pipestate"
 _SETTING = re.compile(r"\bSET (\w+) = ([\w, ]*\w)")
 _ROUTINE = re.compile(
     rf"CREATE OR REPLACE (?P<kind>FUNCTION|PROCEDURE) {SCHEMA}\.(?P<name>\w+)(?P<head>.*?)AS (?P<tag>\$\w*\$)"
@@ -26,26 +26,7 @@ FACTS = """pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex'))"""
 DIGEST = """pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
         pg_catalog.string_agg(o.facts, E'\\n' ORDER BY o.facts COLLATE "C"), 'UTF8')), 'hex')"""
-# The version is read from the function's body, so functions of other owners are never called.
-_INSTALLED = f"""SELECT
-    (SELECT pg_catalog.substring(p.prosrc, '[0-9]+')::integer FROM pg_catalog.pg_proc p
-      WHERE p.pronamespace = n.oid AND p.proname = 'runtime'),
-    (SELECT pg_catalog.string_agg({FACTS}, E'\\n')
-       FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid)
-  FROM pg_catalog.pg_namespace n WHERE n.nspname = '{SCHEMA}'"""
 UPDATE = "to update them: pipestate ledger install"
-# The guard in the server (`ledger/server_guard.py`): PL/pgSQL that removes it before its ledger is dropped.
-GUARD_SCHEMA = GUARD_TRIGGER = "pipestate_guard"
-REMOVE_SERVER_GUARD = f"""  IF pg_catalog.to_regnamespace('{GUARD_SCHEMA}') IS NOT NULL THEN
-    BEGIN
-      DROP EVENT TRIGGER IF EXISTS {GUARD_TRIGGER};
-      DROP EVENT TRIGGER IF EXISTS {GUARD_TRIGGER}_start;
-      DROP SCHEMA {GUARD_SCHEMA} CASCADE;
-    EXCEPTION WHEN insufficient_privilege THEN
-      RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE =
-        'the guard in the server belongs to another role: run pipestate guard remove as its owner first';
-    END;
-  END IF;"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,44 +79,24 @@ def digest() -> str:
 
 def install_block() -> str:
     """Render PL/pgSQL that refuses newer functions, then creates or replaces all pipestate functions."""
-    names = ", ".join(f"'{name}'" for name in sorted({routine.name for routine in routines()}))
     creates = "\n".join(routine.statement for routine in routines())
-    newer = (
-        f"'the functions of the ledger are newer (version %s) than this pipestate (version {version()}): "
-        "use the pipestate that installed them'"
-    )
-    return f"""  SELECT pg_catalog.substring(p.prosrc, '[0-9]+') INTO todo FROM pg_catalog.pg_proc p
-   WHERE p.pronamespace = pg_catalog.to_regnamespace('{SCHEMA}') AND p.proname = 'runtime';
-  IF todo::integer > {version()} THEN
-    RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = pg_catalog.format({newer}, todo);
-  END IF;
-  -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
-  FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
-               WHERE p.pronamespace = pg_catalog.to_regnamespace('{SCHEMA}') AND p.proname IN ({names})
-                 AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.refobjid = p.oid
-                                 AND d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass) LOOP
-    EXECUTE todo;
-  END LOOP;
-  PERFORM pg_catalog.set_config('check_function_bodies', 'off', true);  -- they call each other
-{creates}
-  REVOKE ALL ON ALL ROUTINES IN SCHEMA {SCHEMA} FROM PUBLIC;
-  -- Views call them: they read only catalogues, which everybody may read.
-  GRANT EXECUTE ON FUNCTION {SCHEMA}.schema_definitions(), {SCHEMA}.schema_method(), {SCHEMA}.this_database() TO PUBLIC;"""
+    return query("install_functions", version=version(), names=_names(), creates=creates)
 
 
 def remove_block() -> str:
     """Render PL/pgSQL that drops the guard in the server, and all pipestate routines."""
-    names = ", ".join(f"'{name}'" for name in sorted({routine.name for routine in routines()}))
-    return f"""{REMOVE_SERVER_GUARD}
-  FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
-               WHERE p.pronamespace = pg_catalog.to_regnamespace('{SCHEMA}') AND p.proname IN ({names}) LOOP
-    EXECUTE todo;
-  END LOOP;"""
+    return query("remove_functions", guard=query("remove_server_guard"), names=_names())
+
+
+def _names() -> str:
+    return ", ".join(f"'{name}'" for name in sorted({routine.name for routine in routines()}))
 
 
 def fault_of(connection: Connection) -> str | None:
     """Describe the fault of the installed functions and the command that repairs it; None if they are intact."""
-    found = connection.exec_driver_sql(_INSTALLED, execution_options={"no_parameters": True}).first()
+    found = connection.exec_driver_sql(
+        query("installed_functions"), execution_options={"no_parameters": True}
+    ).first()
     installed, listed = (None, None) if found is None else tuple(found)
     if installed is None:
         return f"the ledger of this database has no functions yet; {UPDATE}"

@@ -6,7 +6,6 @@ schema is missing. SQLite gets a list of statements, and the columns that an old
 """
 
 import hashlib
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 from pipestate.core.errors import OWN_SQLSTATE, ConfigError
 from pipestate.database.connections import choose
 from pipestate.database.drivers import message, sqlstate
+from pipestate.database.queries import filled
 from pipestate.ledger.drift import definitions_query
 from pipestate.ledger.functions import install_block
 from pipestate.ledger.state import refuse_foreign_owner
@@ -140,9 +140,9 @@ def view_statements(dialect: str) -> list[str]:
     text = "\n".join(file.read_text(encoding="utf-8") for file in files)
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("--")]
     query = definitions_query(dialect)
-    constants = {"definitions": query, "method": hashlib.sha256(query.encode()).hexdigest()[:8]}
+    method = hashlib.sha256(query.encode()).hexdigest()[:8]
     return [
-        re.sub(r"<<(\w+)>>", lambda found: constants[found[1]], f"{statement.strip()};")
+        filled(f"{statement.strip()};", definitions=query, method=method)
         for statement in "\n".join(lines).split(";")
         if statement.strip()
     ]

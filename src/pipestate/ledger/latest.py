@@ -11,29 +11,9 @@ from sqlalchemy import Connection
 
 from pipestate.database.connections import engine_of
 from pipestate.ledger.state import has_ledger, require_ledger, require_trusted
+from pipestate.ledger.tables import query
 from pipestate.verify.report import Gate, PhaseReport, Report
 
-_RECORDS = {
-    "postgresql": """SELECT runbook, phase, held_since IS NOT NULL AS is_open,
-            CASE WHEN isfinite(last_record_at) THEN extract(epoch FROM last_record_at) END AS at,
-            CASE WHEN hours_since_last_record IS NOT NULL THEN
-                greatest(0, extract(epoch FROM statement_timestamp() - last_record_at)) END AS age,
-            CASE WHEN held_since IS NOT NULL THEN
-                greatest(0, extract(epoch FROM statement_timestamp() - held_since)) END AS held
-        FROM pipestate.soak ORDER BY runbook, phase""",
-    "sqlite": """SELECT runbook, phase, held_since IS NOT NULL AS is_open,
-            unixepoch(last_record_at) AS at,
-            CASE WHEN hours_since_last_record IS NOT NULL THEN
-                max(0, unixepoch('now') - unixepoch(last_record_at)) END AS age,
-            max(0, unixepoch('now') - unixepoch(held_since)) AS held
-        FROM pipestate_soak ORDER BY runbook, phase""",
-}
-_OBSERVATIONS = {
-    "postgresql": """SELECT name, value, extract(epoch FROM observed_at) AS at, age_seconds AS age
-        FROM pipestate.latest_observation ORDER BY name""",
-    "sqlite": """SELECT name, value, unixepoch(observed_at) AS at, age_seconds AS age
-        FROM pipestate_latest_observation ORDER BY name""",
-}
 # One record per day, plus six hours for a late job or a clock change.
 MISSING_AFTER_S = 30 * 3600
 
@@ -80,29 +60,18 @@ def read_latest(connection: Connection) -> Latest | None:
 
 def last_records(connection: Connection) -> tuple[LastRecord, ...]:
     """Read the last record of each recorded phase."""
-    return tuple(
-        LastRecord(
-            row.runbook, row.phase, bool(row.is_open), _float(row.at), _float(row.age), _float(row.held)
-        )
-        for row in _rows(connection, _RECORDS)
-    )
+    rows = _rows(connection, "last_records")
+    return tuple(LastRecord(**{**row, "is_open": bool(row["is_open"])}) for row in rows)
 
 
 def last_observations(connection: Connection) -> tuple[LastObservation, ...]:
     """Read the newest observation of each name."""
-    return tuple(
-        LastObservation(row.name, float(row.value), _float(row.at), _float(row.age))
-        for row in _rows(connection, _OBSERVATIONS)
-    )
+    return tuple(LastObservation(**row) for row in _rows(connection, "last_observations"))
 
 
-def _rows(connection: Connection, queries: dict[str, str]) -> list[Any]:
-    query = queries[connection.dialect.name]
-    return list(connection.exec_driver_sql(query, execution_options={"no_parameters": True}))
-
-
-def _float(value: Any) -> float | None:
-    return None if value is None else float(value)
+def _rows(connection: Connection, name: str) -> list[Any]:
+    read = query(name, connection.dialect.name)
+    return list(connection.exec_driver_sql(read, execution_options={"no_parameters": True}).mappings())
 
 
 @dataclass(frozen=True, slots=True)

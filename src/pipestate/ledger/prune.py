@@ -27,43 +27,24 @@ BORDER = {
     "postgresql": "{time} < statement_timestamp() - make_interval(secs => :seconds)",
     "sqlite": "julianday({time}) < julianday('now') - :seconds / 86400.0",
 }
-# For each table: the time column, and a query for the ids that can be deleted at any age.
-SPARE = {
-    "run": (
-        "recorded_at",
-        "SELECT r.id FROM {run} r JOIN {soak} s ON s.runbook = r.runbook AND s.phase = r.phase "
-        "WHERE r.event = 'verify' AND r.recorded_at < coalesce(s.last_closed_at, s.held_since)",
-    ),
-    "attestation": (
-        "signed_at",
-        "SELECT a.id FROM (SELECT id, row_number() OVER (PARTITION BY runbook, phase, name, "
-        "lower(trim(person)) ORDER BY signed_at DESC, id DESC) AS place FROM {attestation}) a WHERE a.place > 1",
-    ),
-    "observation": (
-        "observed_at",
-        "SELECT o.id FROM (SELECT id, row_number() OVER (PARTITION BY name "
-        "ORDER BY observed_at DESC, id DESC) AS place FROM {observation}) o WHERE o.place > 1",
-    ),
-    "backfill_progress": (
-        "updated_at",
-        "SELECT b.id FROM (SELECT id, row_number() OVER (PARTITION BY runbook, name ORDER BY id DESC) AS place "
-        "FROM {backfill_progress}) b WHERE b.place > 1",
-    ),
-    "rehearsal": (
-        "rehearsed_at",
-        "SELECT r.id FROM (SELECT id, row_number() OVER (PARTITION BY kind, CAST(files AS text) "
-        "ORDER BY rehearsed_at DESC, id DESC) AS place FROM {rehearsal}) r WHERE r.place > 1",
-    ),
-    "statement_calls": (
-        "observed_at",
-        "SELECT s.id FROM {statement_calls} s WHERE s.id < (SELECT max(o.id) FROM {statement_calls} o "
-        "WHERE o.contract = s.contract)",
-    ),
-    "schema_record": (
-        "recorded_at",
-        "SELECT s.id FROM {schema_record} s WHERE s.id < (SELECT max(id) FROM {schema_record})",
-    ),
+# For each table: the time column, what a row is about, and the order. The latest row about each thing stays.
+LATEST = {
+    "attestation": ("signed_at", "runbook, phase, name, lower(trim(person))", "signed_at"),
+    "observation": ("observed_at", "name", "observed_at"),
+    "backfill_progress": ("updated_at", "runbook, name", "id"),
+    "rehearsal": ("rehearsed_at", "kind, CAST(files AS text)", "rehearsed_at"),
+    "statement_calls": ("observed_at", "contract", "id"),
+    "schema_record": ("recorded_at", "1", "id"),
 }
+OLDER = (
+    "SELECT o.id FROM (SELECT id, row_number() OVER (PARTITION BY {about} ORDER BY {newest} DESC, id DESC) AS place "
+    "FROM {table}) o WHERE o.place > 1"
+)
+BEFORE_SOAK = (
+    "SELECT r.id FROM {run} r JOIN {soak} s ON s.runbook = r.runbook AND s.phase = r.phase "
+    "WHERE r.event = 'verify' AND r.recorded_at < coalesce(s.last_closed_at, s.held_since)"
+)
+TABLES = ("run", *LATEST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +60,7 @@ def find_old(connection: Connection, older_than: timedelta) -> list[Old]:
     """Count the rows that `prune` would delete."""
     require_ledger(connection)
     found = []
-    for name in SPARE:
+    for name in TABLES:
         query = _statement(connection, "SELECT count(*) FROM", name)
         rows = int(connection.execute(query, {"seconds": older_than.total_seconds()}).scalar_one())
         found.append(Old(qualified(name, connection.dialect.name), rows, name == "observation"))
@@ -91,13 +72,16 @@ def prune(connection: Connection, older_than: timedelta) -> int:
     require_ledger(connection)
     seconds = {"seconds": older_than.total_seconds()}
     return sum(
-        connection.execute(_statement(connection, "DELETE FROM", name), seconds).rowcount for name in SPARE
+        connection.execute(_statement(connection, "DELETE FROM", name), seconds).rowcount for name in TABLES
     )
 
 
 def _statement(connection: Connection, verb: str, name: str) -> TextClause:
     dialect = connection.dialect.name
-    names = {each: qualified(each, dialect) for each in (*SPARE, "soak")}
-    time, spare = SPARE[name]
-    old = BORDER[dialect].format(time=time)
-    return text(f"{verb} {names[name]} WHERE {old} AND id IN ({spare.format(**names)})")
+    table = qualified(name, dialect)
+    if name == "run":
+        time, spare = "recorded_at", BEFORE_SOAK.format(run=table, soak=qualified("soak", dialect))
+    else:
+        time, about, newest = LATEST[name]
+        spare = OLDER.format(about=about, newest=newest, table=table)
+    return text(f"{verb} {table} WHERE {BORDER[dialect].format(time=time)} AND id IN ({spare})")

@@ -25,7 +25,7 @@ from pipestate.ledger.state import (
     require_ledger,
     this_database,
 )
-from pipestate.ledger.tables import ledger_on
+from pipestate.ledger.tables import ledger_on, query
 from pipestate.project.graph import Position
 from pipestate.runbook.model import Phase, Runbook, SignOff
 from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, Verdict, count
@@ -39,12 +39,6 @@ _VERSION_TABLE = {
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
         WHERE c.oid = pg_catalog.to_regclass(:version_table))""",
     "sqlite": ":version_table",
-}
-_RECORD = {
-    "postgresql": "CALL pipestate.record_schema(:revision, :actor)",
-    "sqlite": """INSERT INTO pipestate_schema_record (revision, actor, method, objects)
-        SELECT :revision, :actor, (SELECT method FROM pipestate_schema_method),
-               (SELECT json_group_array(json_array(o.schema, o.kind, o.name, o.digest)) FROM pipestate_schema_objects o)""",
 }
 REHEARSE, COMPAT = "rehearse", "compat"
 
@@ -187,7 +181,9 @@ def record_schema(connection: Connection, revision: str | None) -> None:
 
     if engine_of(connection).HAS_ROLES:
         require_functions(connection)
-    statement = text(choose(_RECORD, connection)).bindparams(bindparam("revision"), bindparam("actor"))
+    statement = text(query("record_schema", connection.dialect.name)).bindparams(
+        bindparam("revision"), bindparam("actor")
+    )
     connection.execute(statement, {"revision": revision, "actor": who()})
 
 
@@ -198,15 +194,8 @@ def script_record(revision: str | None) -> str:
     """
     literal = "NULL" if revision is None else "'" + revision.replace("'", "''") + "'"
     actor = "'" + who().replace("'", "''") + "'"
-    return f"""DO $record$
-BEGIN
-  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
-    {foreign_owner_query()}) THEN
-    CALL pipestate.record_schema({literal}, {actor});
-  END IF;
-EXCEPTION WHEN OTHERS THEN
-  RAISE WARNING 'the schema was not recorded, so `pipestate drift` compares with an older record: %', SQLERRM;
-END $record$;"""
+    owner = foreign_owner_query()
+    return query("record_schema_in_script", revision=literal, actor=actor, foreign_owner=owner)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

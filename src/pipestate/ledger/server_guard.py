@@ -19,11 +19,10 @@ from sqlalchemy.exc import DBAPIError
 from pipestate.core.errors import OWN_SQLSTATE, ConfigError, Unreachable
 from pipestate.database.connections import engine_of
 from pipestate.database.drivers import message, sqlstate
-from pipestate.ledger.functions import GUARD_SCHEMA as SCHEMA
-from pipestate.ledger.functions import GUARD_TRIGGER as TRIGGER
-from pipestate.ledger.functions import REMOVE_SERVER_GUARD
 from pipestate.ledger.state import require_ledger, require_trusted
+from pipestate.ledger.tables import query
 
+SCHEMA = TRIGGER = "pipestate_guard"
 # Event triggers by name: their event and their function. The first one's comment holds the exemptions.
 TRIGGERS = {
     TRIGGER: ("sql_drop", "refuse_drops"),
@@ -34,28 +33,6 @@ INSTALL = "pipestate guard install"
 _FUNCTION = re.compile(
     rf"CREATE OR REPLACE FUNCTION {SCHEMA}\.(?P<name>\w+)\(\).*?AS (?P<tag>\$\w*\$)(?P<body>.*?)(?P=tag);",
     re.DOTALL,
-)
-_FUNCTIONS = text(f"""
-SELECT p.proname::text AS name, p.prosrc AS body, p.prosecdef AS definer, p.proconfig::text AS config,
-       pg_catalog.pg_get_userbyid(p.proowner)::text AS owner
-FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = '{SCHEMA}'
-""")
-_TRIGGERS = text("""
-SELECT t.evtname::text AS name, t.evtevent::text AS event, t.evtenabled::text AS enabled, t.evttags IS NULL AS every_tag,
-       (SELECT concat(n.nspname, '.', p.proname) FROM pg_catalog.pg_proc p
-          JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = t.evtfoid) AS function,
-       pg_catalog.pg_get_userbyid(t.evtowner)::text AS owner,
-       pg_catalog.obj_description(t.oid, 'pg_event_trigger') AS comment
-FROM pg_catalog.pg_event_trigger t WHERE t.evtname = ANY (:names)
-""")
-_SCHEMA_OWNER = text(
-    "SELECT pg_catalog.pg_get_userbyid(n.nspowner)::text AS owner, n.nspowner = r.oid OR o.rolsuper AS is_trusted "
-    "FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles o ON o.oid = n.nspowner, pg_catalog.pg_roles r "
-    f"WHERE n.nspname = '{SCHEMA}' AND r.rolname = current_user"
-)
-_LEDGER_OWNER = text(
-    "SELECT pg_catalog.pg_get_userbyid(c.relowner)::text FROM pg_catalog.pg_class c "
-    "WHERE c.oid = pg_catalog.to_regclass('pipestate.run')"
 )
 
 
@@ -84,13 +61,13 @@ def install_server_guard(
     _require_server(connection)
     require_ledger(connection)
     require_trusted(connection)
-    owner = connection.execute(_SCHEMA_OWNER).first()
+    owner = connection.execute(text(query("server_guard_owner"))).first()
     if owner is not None and not owner.is_trusted:
         raise ConfigError(f"the schema {SCHEMA} belongs to {owner.owner}: drop it, then run the same again")
     settings = {
         "roles": list(dict.fromkeys(roles)),
         "schemas": list(dict.fromkeys(schemas)),
-        "ledger": connection.execute(_LEDGER_OWNER).scalar_one(),
+        "ledger": connection.execute(text(query("ledger_owner"))).scalar_one(),
     }
     comment = json.dumps(settings).replace("'", "''")
     statements = [f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}", f"REVOKE ALL ON SCHEMA {SCHEMA} FROM PUBLIC"]
@@ -109,7 +86,7 @@ def remove_server_guard(connection: Connection) -> bool:
     """Drop the guard; return False if there is none."""
     _require_server(connection)
     is_there = read_server_guard(connection) is not None
-    _run(connection, [f"DO $guard$\nBEGIN\n{REMOVE_SERVER_GUARD}\nEND\n$guard$"])
+    _run(connection, [f"DO $guard$\nBEGIN\n{query('remove_server_guard')}\nEND\n$guard$"])
     return is_there
 
 
@@ -117,8 +94,9 @@ def read_server_guard(connection: Connection) -> ServerGuard | None:
     """Read the guard and compare it with this version; None without one, or on SQLite."""
     if engine_of(connection).IS_FILE:
         return None
-    found = {row.name: row for row in connection.execute(_FUNCTIONS)}
-    triggers = {row.name: row for row in connection.execute(_TRIGGERS, {"names": list(TRIGGERS)})}
+    found = {row.name: row for row in connection.execute(text(query("server_guard_functions")))}
+    named = text(query("server_guard_triggers")).bindparams(names=list(TRIGGERS))
+    triggers = {row.name: row for row in connection.execute(named)}
     if not found and not triggers:
         return None
     settings = _settings(triggers.get(TRIGGER))

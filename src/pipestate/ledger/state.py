@@ -15,19 +15,11 @@ from sqlalchemy import ColumnElement, Connection, Table, func, null, select, upd
 from pipestate.core.errors import OWN_SQLSTATE, ConfigError
 from pipestate.core.text import many, plain
 from pipestate.database.connections import choose, engine_of
-from pipestate.ledger.tables import SCHEMA, VIEWS, ledger_on, qualified
+from pipestate.ledger.tables import SCHEMA, VIEWS, ledger_on, qualified, query
 from pipestate.project.graph import FOUND
 from pipestate.verify.read import HOW_TO_INSTALL, NO_LEDGER
 from pipestate.verify.session_safety import MESSAGE, foreign_owner_query
 
-_COLUMNS = {
-    "postgresql": f"""SELECT c.relname::text, a.attname::text
-        FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
-        JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-        WHERE n.nspname = '{SCHEMA}' AND c.relkind IN ('r', 'p', 'v')""",
-    "sqlite": f"""SELECT m.name, c.name FROM sqlite_master m, pragma_table_info(m.name) c
-        WHERE m.type IN ('table', 'view') AND m.name LIKE '{SCHEMA}!_%' ESCAPE '!'""",
-}
 HERE: dict[str, ColumnElement[Any]] = {"postgresql": func.pipestate.this_database(), "sqlite": null()}
 KINDS = {"attestation": "sign-off", "run": "record", "rehearsal": "rehearsal"}
 NOT_SHOWN = "until then nothing of the ledger is shown"
@@ -44,10 +36,10 @@ class LedgerState:
 def look(connection: Connection) -> LedgerState:
     """Compare this database's ledger with the definition; reads only the catalogue."""
     dialect = connection.dialect.name
-    rows = connection.exec_driver_sql(_COLUMNS[dialect], execution_options={"no_parameters": True})
-    found: dict[str, set[str]] = {}
-    for relation, column in rows:
-        found.setdefault(str(relation), set()).add(str(column))
+    rows = connection.exec_driver_sql(
+        query("ledger_columns", dialect), execution_options={"no_parameters": True}
+    )
+    found = {str(relation): set(str(columns).split(",")) for relation, columns in rows}
     ledger = ledger_on(dialect)
     if ledger.run.name not in found:
         return LedgerState(False, ())

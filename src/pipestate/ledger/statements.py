@@ -18,51 +18,8 @@ from pipestate.database.connections import engine_of
 from pipestate.ledger.drift import definitions_query
 from pipestate.ledger.record import who
 from pipestate.ledger.state import require_ledger, this_database
-from pipestate.ledger.tables import ledger_on, qualified
+from pipestate.ledger.tables import ledger_on, qualified, query
 
-EXTENSION = text(
-    "SELECT pg_catalog.quote_ident(n.nspname) || '.' FROM pg_catalog.pg_extension e "
-    "JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_stat_statements'"
-)
-HERE = "(SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())"
-# The checkpointer restarts with the server and after a backend crash; both lose statistics. The last column
-# lists settings that stop the server from counting every statement. Disuse needs it to be empty.
-SERVER = """
-SELECT current_setting('server_version_num')::integer / 10000 || ', timeline '
-         || left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()), 8),
-       (SELECT max(a.backend_start) FROM pg_catalog.pg_stat_activity a WHERE a.backend_type = 'checkpointer'),
-       (SELECT count(*) FROM pg_catalog.pg_stat_replication),
-       concat_ws('; ',
-         CASE WHEN current_setting('pg_stat_statements.track', true) = 'none' THEN 'pg_stat_statements.track is none' END,
-         CASE WHEN current_setting('pg_stat_statements.track_utility', true) = 'off'
-              THEN 'pg_stat_statements.track_utility is off' END,
-         CASE WHEN current_setting('compute_query_id', true) = 'off' THEN 'compute_query_id is off' END,
-         (SELECT 'a role or database has its own setting: ' || min(each) FROM pg_catalog.pg_db_role_setting,
-                 unnest(setconfig) AS each WHERE each ~ '^(pg_stat_statements[.]|compute_query_id)'),
-         (SELECT 'statements inside functions are not counted, and one names the table: ' || min(p.oid::regprocedure::text)
-                 || '; set pg_stat_statements.track = all'
-          FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
-          WHERE current_setting('pg_stat_statements.track', true) IS DISTINCT FROM 'all' AND p.oid >= 16384
-            AND p.prokind IN ('f', 'p') AND n.nspname <> 'pipestate' AND NOT EXISTS (
-              SELECT FROM pg_catalog.pg_depend d WHERE d.deptype = 'e' AND d.objid = p.oid
-                AND d.classid = 'pg_catalog.pg_proc'::regclass)
-            AND EXISTS (SELECT FROM jsonb_array_elements_text(CAST(:words AS jsonb)) AS word
-                        WHERE strpos(lower(pg_catalog.pg_get_functiondef(p.oid)), word) > 0)))
-"""
-# `time` reveals a statement that was reset and then reached the same number of calls.
-CALLS = """
-SELECT coalesce(jsonb_object_agg(concat_ws('/', s.queryid, s.userid, to_jsonb(s) ->> 'toplevel'), jsonb_build_object(
-         'id', s.queryid::text, 'calls', s.calls, 'time', s.total_exec_time, 'since', to_jsonb(s) -> 'stats_since',
-         'query', left(s.query, 300))) FILTER (WHERE s.queryid IS NOT NULL), '{{}}')::text,
-       count(*) FILTER (WHERE s.queryid IS NULL OR s.query = '<insufficient privilege>')
-FROM {relation} s
-WHERE s.dbid = {here} AND s.userid NOT IN (
-        SELECT r.oid FROM pg_catalog.pg_roles r
-        WHERE r.rolname IN (SELECT jsonb_array_elements_text(CAST(:except AS jsonb))))
-  AND (s.queryid IS NULL OR s.query IS NULL OR s.query = '<insufficient privilege>'
-       OR EXISTS (SELECT FROM jsonb_array_elements_text(CAST(:words AS jsonb)) AS word
-                  WHERE strpos(lower(s.query), word) > 0))
-"""
 NEVER_NAMED = ("index", "statistics", "event trigger")
 Objects = Mapping[tuple[str, str, str], str]
 NO_EVICTIONS = (
@@ -83,7 +40,7 @@ def find_source(connection: Connection) -> StatementSource | None:
     """Find the extension's views in this database; None if the extension is missing."""
     if engine_of(connection).IS_FILE:
         return None
-    schema = connection.execute(EXTENSION).scalar()
+    schema = connection.execute(text(query("statement_schema"))).scalar()
     if schema is None:
         return None
     info = connection.execute(
@@ -96,8 +53,8 @@ def find_source(connection: Connection) -> StatementSource | None:
 
 def read_objects(connection: Connection) -> Objects:
     """Read the definition of every object that a statement can name, by schema, kind and name."""
-    query = definitions_query(connection.dialect.name)
-    rows = connection.exec_driver_sql(query, execution_options={"no_parameters": True})
+    definitions = definitions_query(connection.dialect.name)
+    rows = connection.exec_driver_sql(definitions, execution_options={"no_parameters": True})
     return {(row[0], row[1], row[2]): row[3] for row in rows if row[1] not in NEVER_NAMED}
 
 
@@ -131,8 +88,7 @@ def make_watch(
     source = source or find_source(connection)
     ids: dict[str, set[str]] = {}
     if source is not None:
-        query = f"SELECT queryid::text, query FROM {source.statements} WHERE dbid = {HERE} AND queryid IS NOT NULL"
-        for id_, statement in connection.execute(text(query)):
+        for id_, statement in connection.execute(text(query("statement_ids", relation=source.statements))):
             ids.setdefault(str(id_), set()).add(str(statement))
     named = {
         id_: texts for id_, texts in ids.items() if any(word in " ".join(texts).lower() for word in words)
@@ -187,12 +143,14 @@ def _observe(
 ) -> int:
     """Read the reset and eviction counters before the statements, so the next run detects any loss."""
     given = {"words": json.dumps(list(words)), "except": json.dumps(list(except_))}
-    server, started, standbys, fault = connection.execute(text(SERVER), {"words": given["words"]}).one()
+    server, started, standbys, fault = connection.execute(
+        text(query("statement_server")), {"words": given["words"]}
+    ).one()
     reset, evictions = None, None
     if source.info is not None:
         reset, evictions = connection.execute(text(f"SELECT stats_reset, dealloc FROM {source.info}")).one()
-    query = CALLS.format(relation=source.statements, here=HERE)
-    calls, hidden = connection.execute(text(query), given).one()
+    seen = text(query("statement_calls", relation=source.statements))
+    calls, hidden = connection.execute(seen, given).one()
     unknown = NO_EVICTIONS if reset is None or evictions is None else ""
     faults = [each for each in (fault, unknown, HIDDEN if hidden or started is None else "") if each]
     values = {

@@ -7,7 +7,7 @@ server's clock at the moment of writing; a transaction's start time may be an ho
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from sqlalchemy import (
@@ -31,6 +31,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from pipestate.database.connections import choose
+from pipestate.database.queries import named_query
 
 SCHEMA = "pipestate"
 VIEWS = (
@@ -68,6 +69,9 @@ def qualified(name: str, dialect: str) -> str:
     return f"{naming.schema}.{name}" if naming.schema else f"{naming.prefix}{name}"
 
 
+query = partial(named_query, "ledger")
+
+
 def in_utc(moment: datetime) -> datetime:
     """Add the UTC zone to a time from SQLite, which stores none."""
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
@@ -101,19 +105,8 @@ def ledger_on(dialect: str) -> Ledger:
     """Build the tables for an engine, `postgresql` or `sqlite`."""
     metadata = MetaData(schema=choose(NAMING, dialect).schema)
     build = _Builder(dialect, metadata)
-    return Ledger(
-        metadata,
-        build.objects(),
-        build.soft_drop() if choose(HIDES, dialect) else None,
-        build.run(),
-        build.result(),
-        build.attestation(),
-        build.observation(),
-        build.backfill_progress(),
-        build.rehearsal(),
-        build.statement_calls(),
-        build.schema_record(),
-    )
+    made = {each.name: getattr(build, each.name)() for each in fields(Ledger) if each.name != "metadata"}
+    return Ledger(metadata, **made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,12 +264,14 @@ class _Builder:
             key=("kind", "name"),
         )
 
-    def soft_drop(self) -> Table:
-        """One row per soft-dropped table, or per table with soft-dropped columns.
+    def soft_drop(self) -> Table | None:
+        """One row per soft-dropped table, or per table with soft-dropped columns; none on SQLite.
 
         `xact` is the xmin of the row itself; a different value means that the row was loaded from a dump.
         `writers` says who ran beside the soft drop: `running_writers` in the server.
         """
+        if not HIDES[self.dialect]:
+            return None
         return self.table(
             "soft_drop",
             _text("revision", nullable=False),

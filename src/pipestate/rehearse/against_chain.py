@@ -15,6 +15,7 @@ from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.database import connections as db
 from pipestate.database.connections import choose, engine_of
 from pipestate.database.embedded import embedded_versions
+from pipestate.database.queries import named_query
 from pipestate.database.urls import shown
 from pipestate.ledger.drift import AS_WRITTEN, Difference, definitions_query, definitions_settings, named
 from pipestate.ledger.install import install
@@ -36,16 +37,7 @@ NO_REVISION = (
 )
 NOT_FROM_BASE = "the chain does not run from base on an empty database, so nothing was compared: {where}{why}"
 HIDDEN = re.compile(r"\b_pipestate_[0-9]+_")  # a contract renames dropped columns and constraints like this
-# Indexes of the version table, and sequences of hidden columns: a purge drops these with their columns.
-LEFT_OUT = text("""
-SELECT n.nspname::text, CASE c.relkind WHEN 'S' THEN 'sequence' ELSE 'index' END, c.relname::text
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid IN (SELECT i.indexrelid FROM pg_catalog.pg_index i WHERE i.indrelid = pg_catalog.to_regclass(:versions))
-   OR c.oid IN (SELECT d.objid FROM pg_catalog.pg_depend d
-      JOIN pg_catalog.pg_attribute a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
-      WHERE d.classid = 'pg_catalog.pg_class'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass
-        AND d.deptype IN ('a', 'i') AND a.attname ~ '^_pipestate_[0-9]+_')
-""")
+LEFT_OUT = text(named_query("rehearse", "left_out_of_drift"))
 
 
 @dataclass(frozen=True, slots=True)

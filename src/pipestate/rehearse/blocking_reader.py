@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import URL, Connection, text
+from sqlalchemy import URL, text
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import Unreachable
 from pipestate.core.text import size
 from pipestate.database import connections as db
 from pipestate.database.drivers import message
+from pipestate.database.queries import named_query
 from pipestate.rehearse.child_process import Failure, Step, Trace, child, require_told, write_line
 from pipestate.rehearse.clone import Job, Table
 from pipestate.rehearse.impact import READER_MS, STRONGEST, LockEncounter, RevisionImpact, TableImpact
@@ -29,32 +30,11 @@ from pipestate.rehearse.watch import PolledConnection, RepeatedMessage, Rows, fo
 MOST_BYTES = 1 << 30  # a larger copy takes minutes, and more disk than expected
 PREFIX = "pipestate_rehearsal_"
 MOST_NAMED = 30  # characters of the clone's name: the whole name has at most 63
-# Copying needs CREATEDB and an owned source; before PostgreSQL 15 there is one copy strategy.
-FACTS = text(
-    "SELECT current_database()::text AS name, pg_database_size(d.oid) AS bytes, "
-    "current_setting('server_version_num')::int >= 150000 AS has_strategies, "
-    "r.rolsuper OR (r.rolcreatedb AND (d.datistemplate OR pg_has_role(d.datdba, 'USAGE'))) AS may_copy "
-    "FROM pg_catalog.pg_database d, pg_catalog.pg_roles r WHERE d.datname = current_database() AND r.rolname = current_user"
-)
-# Settings of ALTER DATABASE, such as lock_timeout, are not copied with the database. Lists keep their spelling;
-# other settings are single values.
-SETTINGS = text(
-    "SELECT 'ALTER ' || CASE s.setrole WHEN 0 THEN '' ELSE format('ROLE %s IN ', s.setrole::regrole) END "
-    "|| format('DATABASE %I SET %I TO %s', CAST(:name AS text), split_part(c, '=', 1), CASE WHEN split_part(c, '=', 1) "
-    "IN ('search_path', 'temp_tablespaces', 'session_preload_libraries', 'local_preload_libraries') "
-    "THEN substr(c, strpos(c, '=') + 1) ELSE quote_literal(substr(c, strpos(c, '=') + 1)) END) "
-    "FROM pg_catalog.pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS c "
-    "WHERE s.setdatabase = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) "
-    "AND s.setrole IN (0, (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = current_user))"
-)
+FACTS = text(named_query("rehearse", "copy_facts"))
+SETTINGS = text(named_query("rehearse", "copy_settings"))
 MOST_READERS = 16
 SAMPLE_S = 0.010
 READ = "BEGIN; LOCK TABLE ONLY {table} IN ACCESS SHARE MODE NOWAIT"
-WAITS = (
-    "PREPARE pipestate_waits AS SELECT reader.pid, CASE l.locktype WHEN 'relation' THEN l.mode END, {began} FROM pg_catalog.pg_locks l "
-    "CROSS JOIN LATERAL unnest(pg_blocking_pids(l.pid)) AS reader (pid) "
-    "WHERE NOT l.granted AND reader.pid = ANY (ARRAY[{pids}]::int[])"
-)
 HAS_WAITSTART = 140000
 GAVE_UP = frozenset(("55P03", "57014"))  # a lock_timeout or NOWAIT, a statement_timeout
 Encounters = tuple[Sequence[LockEncounter], Failure | None]  # with the failure that stopped the run
@@ -73,15 +53,7 @@ class ScratchCopy:
 def scratch_copy(clone: URL) -> Iterator[ScratchCopy]:
     """Copy the clone on its own server, if the role may; drop the copy at the end."""
     name = _named(clone)
-    with _alone(clone) as connection:
-        facts = connection.execute(FACTS).one()
-        if not facts.may_copy:
-            why_not: str | None = "the role may not create databases"
-        elif facts.bytes > MOST_BYTES:
-            why_not = f"the clone has more than {size(MOST_BYTES)}"
-        else:
-            why_not = _copy(connection, facts, clone, name)
-    if why_not is not None:
+    if (why_not := _copy(clone, name)) is not None:
         yield ScratchCopy(None, why_not)
         return
     try:
@@ -101,45 +73,39 @@ def _named(clone: URL) -> str:
     return f"{PREFIX}{known}_{secrets.token_hex(6)}"
 
 
-def _copy(connection: Connection, facts: Any, clone: URL, name: str) -> str | None:
-    """Make the copy; return the reason if the server refuses it or ends the session. An error leaves no copy.
+def _copy(clone: URL, name: str) -> str | None:
+    """Make the copy, with the settings of the clone; return the reason if there is none. An error leaves no copy.
 
     The files are copied and flushed before this returns; a WAL copy would be written out during the rehearsal.
     """
-    source = connection.dialect.identifier_preparer.quote(facts.name)
-    strategy = " STRATEGY FILE_COPY" if facts.has_strategies else ""
-    try:
-        connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {source}{strategy}")
-        _set(connection, name)
-    except BaseException as error:
-        _drop(clone, name)  # uses a separate session: this one may have been ended
-        if not isinstance(error, DBAPIError):
-            raise
-        return f"the clone could not be copied: {message(error).partition(chr(10))[0]}"
+    with db.autocommit(clone) as connection:  # a database can be copied by its only session
+        facts = connection.execute(FACTS).one()
+        if not facts.may_copy:
+            return "the role may not create databases"
+        if facts.bytes > MOST_BYTES:
+            return f"the clone has more than {size(MOST_BYTES)}"
+        source = connection.dialect.identifier_preparer.quote(facts.name)
+        strategy = " STRATEGY FILE_COPY" if facts.has_strategies else ""
+        try:
+            connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {source}{strategy}")
+            for statement in connection.execute(SETTINGS, {"name": name}).scalars().all():
+                db.send(connection, statement)
+        except BaseException as error:
+            _drop(clone, name)  # uses a separate session: this one may have been ended
+            if not isinstance(error, DBAPIError):
+                raise
+            return f"the clone could not be copied: {message(error).partition(chr(10))[0]}"
     return None
-
-
-def _set(connection: Connection, name: str) -> None:
-    """Give the copy the settings of the clone."""
-    for statement in connection.execute(SETTINGS, {"name": name}).scalars().all():
-        connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
 def _drop(clone: URL, name: str) -> None:
     try:
-        with _alone(clone) as connection:
+        with db.autocommit(clone) as connection:
             connection.exec_driver_sql(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
     except Unreachable as error:
         raise Unreachable(
             f"the copy {name} of the clone could not be dropped, so drop it: {error}"
         ) from error
-
-
-@contextmanager
-def _alone(clone: URL) -> Iterator[Connection]:
-    """Connect to the clone itself: a database can be copied by its only session."""
-    with db.reachable(clone), db.engine_for(clone).connect() as plain:
-        yield plain.execution_options(isolation_level="AUTOCOMMIT")
 
 
 @dataclass(slots=True)
@@ -214,7 +180,7 @@ class BlockingReaders:
         line = self._line()
         began = "l.waitstart" if line.driver.server_version >= HAS_WAITSTART else "NULL"
         pids = ", ".join(str(reader.line.pid) for reader in self.readers)
-        line.ask(WAITS.format(pids=pids, began=began))
+        line.ask(named_query("rehearse", "prepare_waits", pids=pids, began=began))
         return RepeatedMessage(line, "EXECUTE pipestate_waits", SAMPLE_S, self._take)
 
     def _take(self, rows: Rows, sent: float, now: float) -> None:
@@ -309,20 +275,9 @@ def _unseen(encounter: LockEncounter, table: Table) -> TableImpact:
     """Describe a lock that only a reader encountered: it was too short for the probes."""
     timeout = encounter.by.lock_timeout_ms if encounter.by is not None else None
     return TableImpact(
-        encounter.revision,
-        table.name,
-        table.rows,
-        table.bytes,
-        (STRONGEST,),
-        rewritten=False,
+        *(encounter.revision, table.name, table.rows, table.bytes, (STRONGEST,)),
         taken_by=encounter.by,
-        spent_by=None,
         unbounded=not timeout,
         lock_timeout_ms=timeout,
-        held_ms=0.0,
-        queued_ms=0.0,
-        writer_ms=0.0,
-        reader_ms=0.0,
-        rows_ms=0.0,
         encounter=encounter,
     )

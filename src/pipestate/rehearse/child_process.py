@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pipestate.core.errors import ConfigError, PipestateError, Unreachable
-from pipestate.database.urls import as_env_py_wants
+from pipestate.database.urls import named_in_variables
 from pipestate.project.find import describe
 from pipestate.rehearse.clone import HALF_MIGRATED, Job
 
@@ -190,7 +191,10 @@ def child(
         stderr=subprocess.PIPE,
         bufsize=0,
         process_group=0,  # the parent handles Ctrl-C: it ends the child and explains the result
-        env={**os.environ, **_environment(job)},
+        env={
+            **os.environ,
+            **named_in_variables(job.clone, partial(job.project.option, "sqlalchemy.url"), os.environ),
+        },
     )
     assert process.stdin is not None
     printed = threading.Thread(target=_pass_on, args=(process.stderr,), daemon=True)
@@ -209,18 +213,6 @@ def child(
         for channel in (process.stdin, process.stdout, process.stderr):
             if channel is not None:
                 channel.close()
-
-
-def _environment(job: Job) -> dict[str, str]:
-    """Set the variables that may name a database to the clone, with the project's own driver."""
-    ini_url = None
-    with suppress(ConfigError):  # an unreadable URL names no driver
-        ini_url = job.project.option("sqlalchemy.url")
-    urls = {name: os.environ.get(name) or ini_url for name in ("PIPESTATE_DATABASE_URL", "DATABASE_URL")}
-    return {
-        name: as_env_py_wants(job.clone, own).render_as_string(hide_password=False)
-        for name, own in urls.items()
-    }
 
 
 def _pass_on(printed: Any) -> None:

@@ -13,6 +13,7 @@ from pipestate.core.text import many
 from pipestate.database import connections as db
 from pipestate.database.connections import engine_of, name_of
 from pipestate.database.interrupt import telling
+from pipestate.database.queries import named_query
 from pipestate.database.urls import shown
 from pipestate.ledger.state import find_foreign_owner, look, make_own
 from pipestate.project.find import Project
@@ -38,27 +39,11 @@ ENGINES = (
 )
 HIDDEN_COLUMN = "^_pipestate_[0-9]+_"  # a contract renames dropped columns like this
 HALF_MIGRATED = "the clone may be half migrated, take a new one; production was not touched"
-SERVER = text(
-    "SELECT pg_is_in_recovery() AS in_recovery, (SELECT system_identifier FROM pg_catalog.pg_control_system()) AS system, "
-    "(SELECT timeline_id FROM pg_catalog.pg_control_checkpoint()) AS timeline, "
-    "(SELECT oid::int8 FROM pg_catalog.pg_database WHERE datname = current_database()) AS oid"
-)
-MAY_ADOPT = "SELECT bool_and(has_table_privilege('pipestate.' || name, 'UPDATE')) FROM unnest(ARRAY['run', 'attestation', 'rehearsal']) AS name"
-SEES = text("SELECT current_user::text AS role, pg_has_role('pg_read_all_stats', 'USAGE') AS sees")
-OTHERS = text(
-    "SELECT pid, usename, application_name FROM pg_catalog.pg_stat_activity WHERE datname = current_database() "
-    "AND backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY pid"
-)
-TABLES = text(
-    "SELECT c.oid::int8 AS oid, format('%I.%I', n.nspname, c.relname) AS quoted, "
-    "CASE WHEN n.nspname = 'public' THEN c.relname ELSE n.nspname || '.' || c.relname END AS name, "
-    "CASE c.relkind WHEN 'p' THEN 0 ELSE greatest(c.reltuples, 0)::int8 END AS rows, pg_table_size(c.oid) AS bytes, pg_relation_filenode(c.oid)::int8 AS file "
-    "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-    "WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND n.nspname NOT LIKE 'pg\\_%' "
-    "AND n.nspname NOT IN ('information_schema', 'pipestate') AND (SELECT string_agg(a.attname, ' ') "
-    "FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) "
-    "IS DISTINCT FROM 'version_num' ORDER BY pg_table_size(c.oid) DESC, 3"
-)
+SERVER = text(named_query("rehearse", "server"))
+MAY_ADOPT = named_query("rehearse", "may_adopt")
+SEES = text(named_query("rehearse", "sees"))
+OTHERS = text(named_query("rehearse", "other_sessions"))
+TABLES = text(named_query("rehearse", "tables"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +147,8 @@ def adopt_records(clone: URL) -> None:
 
 def vacuum(clone: URL) -> None:
     """VACUUM ANALYZE the clone: an autovacuum during the measurement would slow down a restored clone."""
-    with db.reachable(clone), db.engine_for(clone).connect() as plain:
-        plain.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql("VACUUM (ANALYZE)")
+    with db.autocommit(clone) as connection:
+        connection.exec_driver_sql("VACUUM (ANALYZE)")
 
 
 def tables_of(clone: URL) -> list[Table]:

@@ -17,8 +17,9 @@ from sqlalchemy.exc import DBAPIError
 from pipestate.core.errors import ConfigError
 from pipestate.core.text import many
 from pipestate.database import connections as db
-from pipestate.database.connections import engine_of
+from pipestate.database.connections import engine_of, send
 from pipestate.database.drivers import message, sqlstate
+from pipestate.database.queries import named_query
 from pipestate.database.urls import shown
 from pipestate.ledger.record import COMPAT, Rehearsed
 from pipestate.ledger.statements import Objects, changed_names, make_watch, read_objects
@@ -44,17 +45,8 @@ from pipestate.rehearse.run import (
 from pipestate.runbook.statement import statements, tokens
 
 PARAMETERS = "SELECT cardinality(parameter_types) FROM pg_catalog.pg_prepared_statements WHERE name = 'pipestate_compat'"
-COLUMNS = (
-    "SELECT attname::text, format_type(atttypid, atttypmod) FROM pg_catalog.pg_attribute "
-    "WHERE attrelid = 'pg_temp.pipestate_columns'::regclass AND attnum > 0 ORDER BY attnum"
-)
-# A BEFORE INSERT trigger may fill columns that the statement omits.
-REQUIRED = text(
-    "SELECT a.attnum, a.attname::text FROM pg_catalog.pg_attribute a "
-    "WHERE a.attrelid = to_regclass(format('%I.%I', CAST(:schema AS text), CAST(:table AS text))) "
-    "AND a.attnum > 0 AND NOT a.attisdropped AND a.attnotnull AND a.attgenerated = '' "
-    "AND NOT EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = a.attrelid AND t.tgtype & 7 = 7 AND t.tgenabled <> 'D')"
-)
+COLUMNS = named_query("rehearse", "returned_columns")
+REQUIRED = text(named_query("rehearse", "required_columns"))
 NO_RIGHTS = "42501"
 NOT_ONE = "it is not one statement"
 EXTENSION = "pg_stat_statements"
@@ -65,16 +57,12 @@ UTILITIES = re.compile(
     "END|EXECUTE|EXPLAIN|FETCH|GRANT|IMPORT|LISTEN|LOAD|LOCK|MOVE|NOTIFY|PREPARE|REASSIGN|REFRESH|REINDEX|RELEASE|RESET|"
     "REVOKE|ROLLBACK|SAVEPOINT|SECURITY|SET|SHOW|START|TRUNCATE|UNLISTEN|VACUUM"
 )
-QUERIES = text(
-    "SELECT DISTINCT query FROM pg_stat_statements "
-    "WHERE dbid = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) ORDER BY 1"
-)
+QUERIES = text(named_query("rehearse", "statements"))
 
 
 def prepare(url: URL, given: Sequence[str]) -> list[Prepared]:
     """Prepare and plan each statement, and read its columns, without running it."""
-    with db.reachable(url), db.engine_for(url).connect() as plain:
-        connection = plain.execution_options(isolation_level="AUTOCOMMIT")
+    with db.autocommit(url) as connection:
         return [_prepared(connection, statement) for statement in given]
 
 
@@ -82,9 +70,8 @@ def _prepared(connection: Connection, statement: str) -> Prepared:
     if len(statements(tokens(statement, "postgresql"))) != 1:  # a second one would be run
         return Prepared(NOT_ONE)
     try:
-        _run(connection, "BEGIN")
-        _run(connection, "SET LOCAL plan_cache_mode = force_generic_plan")
-        _run(connection, f"PREPARE pipestate_compat AS {statement}")
+        send(connection, "BEGIN", "SET LOCAL plan_cache_mode = force_generic_plan")
+        send(connection, f"PREPARE pipestate_compat AS {statement}")
         count = connection.exec_driver_sql(PARAMETERS).scalar_one()
         arguments = f"({', '.join(['NULL'] * count)})" if count else ""
         execute = f"EXECUTE pipestate_compat{arguments}"
@@ -93,8 +80,7 @@ def _prepared(connection: Connection, statement: str) -> Prepared:
     except DBAPIError as error:
         return Prepared(message(error).partition("\n")[0])
     finally:
-        _run(connection, "ROLLBACK")
-        _run(connection, "DEALLOCATE ALL")
+        send(connection, "ROLLBACK", "DEALLOCATE ALL")
 
 
 def _plan_error(connection: Connection, execute: str) -> str | None:
@@ -102,14 +88,14 @@ def _plan_error(connection: Connection, execute: str) -> str | None:
 
     Parameters are planned as unknown values. Rights are ignored: the statement may belong to another role.
     """
-    _run(connection, "SAVEPOINT pipestate_plan")
+    send(connection, "SAVEPOINT pipestate_plan")
     try:
         plans = connection.exec_driver_sql(
             f"EXPLAIN (VERBOSE, COSTS OFF, FORMAT JSON) {execute}", execution_options={"no_parameters": True}
         ).scalar_one()
         return next(_missing_values(connection, plans[0].get("Plan", {})), None)
     except DBAPIError as error:
-        _run(connection, "ROLLBACK TO SAVEPOINT pipestate_plan")
+        send(connection, "ROLLBACK TO SAVEPOINT pipestate_plan")
         return None if sqlstate(error) == NO_RIGHTS else message(error).partition("\n")[0]
 
 
@@ -128,16 +114,12 @@ def _missing_values(connection: Connection, plan: dict[str, Any]) -> Iterator[st
 def _columns(connection: Connection, execute: str) -> Iterator[Column]:
     """Describe the columns of a prepared SELECT: create an empty table of them."""
     try:
-        _run(connection, f"CREATE TEMPORARY TABLE pipestate_columns AS {execute} WITH NO DATA")
+        send(connection, f"CREATE TEMPORARY TABLE pipestate_columns AS {execute} WITH NO DATA")
     except DBAPIError:
         return  # it writes, or two of its columns share a name
     for name, kind in connection.exec_driver_sql(COLUMNS):
         if not re.match(HIDDEN_COLUMN, name):
             yield str(name), str(kind)
-
-
-def _run(connection: Connection, statement: str) -> None:
-    connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
 class Reason(StrEnum):

@@ -13,43 +13,17 @@ from sqlalchemy import URL, Connection
 
 from pipestate.database import connections as db
 from pipestate.database.connections import choose, engine_of
+from pipestate.database.queries import named_query
 from pipestate.ledger.drift import read_definitions
 from pipestate.rehearse.blocking_reader import ExclusiveRequests, run_beside_readers
 from pipestate.rehearse.child_process import Step, run_child
-from pipestate.rehearse.clone import HIDDEN_COLUMN, Job
+from pipestate.rehearse.clone import Job
 from pipestate.rehearse.impact import LockEncounter, Return
 
 HIDDEN_NUMBER = re.compile(r"\b_pipestate_[0-9]+_")  # differs in every contract
-COLUMNS = (
-    "SELECT format('%I.%I', n.nspname, c.relname), "
-    "CASE WHEN n.nspname = 'public' THEN c.relname ELSE n.nspname || '.' || c.relname END, "
-    "coalesce(string_agg(quote_ident(a.attname), ', ' ORDER BY a.attname), '') "
-    "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace "
-    "LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped "
-    f"AND a.attname !~ '{HIDDEN_COLUMN}' "
-    "WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND n.nspname NOT LIKE 'pg\\_%' "
-    "AND n.nspname NOT IN ('information_schema', 'pipestate') AND n.nspname NOT LIKE 'pipestate\\_archive%' GROUP BY 1, 2 ORDER BY 2"
-)
-# Properties that a restored object may lack and that its definition omits.
-DETAILS = (
-    "WITH place AS (SELECT oid, nspname, CASE WHEN nspname = 'public' THEN '' ELSE nspname || '.' END AS prefix "
-    "FROM pg_catalog.pg_namespace WHERE nspname NOT LIKE 'pg\\_%' AND nspname NOT IN ('information_schema', 'pipestate') "
-    "AND nspname NOT LIKE 'pipestate\\_archive%') "
-    "SELECT 'replica identity of ' || n.prefix || c.relname, CASE c.relreplident WHEN 'f' THEN 'full' WHEN 'n' "
-    "THEN 'nothing' ELSE (SELECT 'index ' || i.indexrelid::regclass::text FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid "
-    "AND i.indisreplident) END FROM pg_catalog.pg_class c JOIN place n ON n.oid = c.relnamespace "
-    "WHERE c.relkind IN ('r', 'p') AND c.relpersistence <> 't' AND c.relreplident <> 'd' "
-    "UNION ALL SELECT 'comment on index ' || n.prefix || c.relname, d.description FROM pg_catalog.pg_class c "
-    "JOIN place n ON n.oid = c.relnamespace JOIN pg_catalog.pg_description d ON d.objoid = c.oid AND d.objsubid = 0 "
-    "AND d.classoid = 'pg_class'::regclass WHERE c.relkind IN ('i', 'I') "
-    "UNION ALL SELECT 'rights on function ' || p.oid::regprocedure::text, concat_ws(', ', "
-    "'owner ' || pg_get_userbyid(p.proowner), p.proacl::text) FROM pg_catalog.pg_proc p JOIN place n ON n.oid = p.pronamespace "
-    "WHERE p.oid >= 16384 AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')"
-)
-POSITIONS = (
-    "SELECT CASE WHEN schemaname = 'public' THEN '' ELSE schemaname || '.' END || sequencename, last_value, increment_by "
-    "FROM pg_catalog.pg_sequences WHERE last_value IS NOT NULL AND schemaname NOT LIKE 'pipestate%'"
-)
+COLUMNS = named_query("rehearse", "table_columns")
+DETAILS = named_query("rehearse", "details")
+POSITIONS = named_query("rehearse", "sequence_positions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +89,13 @@ def differences(before: Contents, after: Contents, *, rows: bool = True) -> Iter
 
     A sequence that is ahead has skipped numbers, which any rollback does.
     """
-    for name, was, now in changed(before.definitions, after.definitions):
+    for name in sorted(before.definitions.keys() | after.definitions.keys()):
+        was, now = before.definitions.get(name), after.definitions.get(name)
         if now is None:
             yield f"{name} is gone"
         elif was is None:
             yield f"{name} is new"
-        else:
+        elif was != now:
             yield f"{name} was {short(was)}, is {short(now)}"
     for name in sorted(before.digests.keys() & after.digests.keys()):
         old, new = before.digests[name], after.digests[name]
@@ -132,16 +107,6 @@ def differences(before: Contents, after: Contents, *, rows: bool = True) -> Iter
         found = after.positions.get(name)
         if f"sequence {name}" in after.definitions and (found is None or (last - found[0]) * step > 0):
             yield f"sequence {name} was at {last:,}, is at {f'{found[0]:,}' if found else 'its start'}"
-
-
-def changed(
-    before: Mapping[str, str], after: Mapping[str, str]
-) -> Iterator[tuple[str, str | None, str | None]]:
-    """List the objects that differ, by name, each with both definitions."""
-    for name in sorted(before.keys() | after.keys()):
-        was, now = before.get(name), after.get(name)
-        if was != now:
-            yield name, was, now
 
 
 def short(definition: str) -> str:

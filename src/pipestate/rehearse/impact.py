@@ -63,16 +63,16 @@ class TableImpact:
     rows: int
     bytes: int
     modes: tuple[str, ...]  # the strongest first
-    rewritten: bool
-    taken_by: Statement | None
-    spent_by: Statement | None
-    unbounded: bool
-    lock_timeout_ms: float | None
-    held_ms: float
-    queued_ms: float
-    writer_ms: float | None
-    reader_ms: float | None
-    rows_ms: float | None
+    rewritten: bool = False
+    taken_by: Statement | None = None
+    spent_by: Statement | None = None
+    unbounded: bool = False
+    lock_timeout_ms: float | None = None
+    held_ms: float = 0.0
+    queued_ms: float = 0.0
+    writer_ms: float | None = 0.0
+    reader_ms: float | None = 0.0
+    rows_ms: float | None = 0.0
     encounter: LockEncounter | None = None
     production_rows: int | None = None
     rewritten_by: Statement | None = None

@@ -7,14 +7,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from sqlalchemy import URL, text
 
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.database import connections as db
 from pipestate.database.connections import engine_of
+from pipestate.database.queries import named_query
 from pipestate.database.urls import shown
-from pipestate.ledger.record import Rehearsed, record_rehearsal
 from pipestate.ledger.state import require_ledger
 from pipestate.project.file_hashes import code_of, hash_files
 from pipestate.project.graph import Chain, Position, ends
@@ -56,17 +57,11 @@ from pipestate.verify.report import Gate, PhaseReport
 from pipestate.verify.run import verify
 from pipestate.verify.select import find_phases
 
-OLDEST = text(
-    "SELECT EXTRACT(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_catalog.pg_locks l "
-    "JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE l.relation = to_regclass(:name) AND l.granted "
-    "AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) "
-    "AND a.pid <> pg_backend_pid()"
-)
-# A table that was never analysed has -1 rows; before PostgreSQL 14, zero pages.
-ROWS = text(
-    "SELECT CASE WHEN relkind = 'p' OR pg_relation_size(oid) = 0 THEN 0 WHEN reltuples >= 0 AND relpages > 0 "
-    "THEN reltuples::int8 END AS rows, pg_table_size(oid) AS bytes FROM pg_catalog.pg_class WHERE oid = to_regclass(:name)"
-)
+if TYPE_CHECKING:
+    from pipestate.ledger.record import Rehearsed  # other rehearsals do not load it
+
+OLDEST = text(named_query("rehearse", "oldest_transaction"))
+ROWS = text(named_query("rehearse", "planned_rows"))
 Say = Callable[[str], None]
 SEEN_OTHERWISE = "--there-and-back tries it"
 
@@ -335,8 +330,10 @@ def files_of(job: Job, pending: Sequence[str]) -> dict[str, str]:
     return hash_files(paths)
 
 
-def as_record(made: Rehearsal, files: Mapping[str, str]) -> Rehearsed:
+def as_record(made: Rehearsal, files: Mapping[str, str]) -> "Rehearsed":
     """Build the ledger's row of a rehearsal; after a failure or a guess, no check passes."""
+    from pipestate.ledger.record import Rehearsed
+
     failed = made.failure is not None or bool(made.writes.broken)
     return Rehearsed(
         revision=made.before,
@@ -354,8 +351,10 @@ def as_record(made: Rehearsal, files: Mapping[str, str]) -> Rehearsed:
     )
 
 
-def write_record(job: Job, done: Rehearsed) -> None:
+def write_record(job: Job, done: "Rehearsed") -> None:
     """Write the result into production's ledger."""
+    from pipestate.ledger.record import record_rehearsal
+
     with db.writer(_production(job)) as connection:
         job.locate(connection)
         record_rehearsal(connection, done)

@@ -22,6 +22,7 @@ from psycopg2.extensions import POLL_OK, POLL_READ, POLL_WRITE
 from sqlalchemy import URL
 
 from pipestate.core.errors import Unreachable
+from pipestate.database.queries import named_query
 from pipestate.database.urls import shown, without_secrets
 from pipestate.rehearse.child_process import Trace
 from pipestate.rehearse.clone import HALF_MIGRATED, Table
@@ -35,17 +36,7 @@ WRITER, READER = "ROW EXCLUSIVE", "ACCESS SHARE"
 # Modes that block writers; modes that may lock rows.
 BLOCKING = frozenset(("ShareLock", "ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"))
 WRITING = frozenset(("RowShareLock", "RowExclusiveLock"))
-LOCKS = (
-    "PREPARE pipestate_locks AS SELECT l.relation::int8, l.mode, l.granted, a.backend_type FROM pg_catalog.pg_locks l "
-    "JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'relation' AND l.relation >= 16384 "
-    "AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database()) "
-    "AND l.mode <> 'AccessShareLock' AND l.pid <> ALL (ARRAY[{ours}])"
-)
 SAMPLE = "SELECT ctid::text FROM ONLY {table} TABLESAMPLE SYSTEM ({percent}) LIMIT {most}"  # rows from random blocks
-ROWS = (
-    "PREPARE pipestate_rows AS SELECT ctid::text FROM ONLY {table} WHERE ctid = ANY ('{{{places}}}'::tid[]) "
-    "AND xmax IN (SELECT transactionid FROM pg_catalog.pg_locks WHERE locktype = 'transactionid')"
-)
 
 
 class PolledConnection:
@@ -254,7 +245,7 @@ class Watcher:
         readable = table.rows > 0 and line.refusal(sample) is None  # the probes report the reason
         places = ",".join(f'"{place}"' for (place,) in line.rows()) if readable else ""
         if places:
-            line.ask(ROWS.format(table=table.quoted, places=places))
+            line.ask(named_query("rehearse", "prepare_rows", table=table.quoted, places=places))
             self.rows[table.oid] = RepeatedMessage(
                 line,
                 "EXECUTE pipestate_rows",
@@ -277,7 +268,7 @@ class Watcher:
     def _sampler(self) -> RepeatedMessage:
         line = self._line()
         ours = ", ".join(str(each.pid) for each in self.lines)
-        line.ask(LOCKS.format(ours=ours))
+        line.ask(named_query("rehearse", "prepare_locks", ours=ours))
         return RepeatedMessage(line, "EXECUTE pipestate_locks", SAMPLE_S, self._take_locks)
 
     def _take_locks(self, rows: Rows, sent: float, now: float) -> None:

@@ -13,46 +13,18 @@ from typing import Any
 from sqlalchemy import URL, Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.database import connections as db
+from pipestate.database.connections import autocommit, send
 from pipestate.database.drivers import message, sqlstate
-from pipestate.rehearse.clone import HIDDEN_COLUMN, Table
+from pipestate.database.queries import named_query
+from pipestate.rehearse.clone import Table
 from pipestate.rehearse.copying.snapshot import quoted
 
-# Partitions are written through their parent table; archives are read-only.
-RELATIONS = text(
-    "SELECT c.oid::int8 AS oid, format('%I.%I', n.nspname, c.relname) AS quoted, c.relkind IN ('r', 'p') AS has_places, "
-    "coalesce((SELECT array_agg(quote_ident(a.attname) ORDER BY k.place) FROM pg_catalog.pg_index i "
-    "CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place) "
-    "JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number WHERE i.indrelid = c.oid AND i.indisprimary), "
-    "'{}') AS key "
-    "FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p', 'v') "
-    "AND c.relpersistence <> 't' AND NOT c.relispartition AND n.nspname NOT LIKE 'pg\\_%' "
-    "AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pipestate\\_archive%'"
-)
-COLUMNS = text(
-    "SELECT a.attrelid::int8 AS oid, quote_ident(a.attname) AS name, a.attgenerated <> '' AS is_generated, "
-    "a.attidentity = 'a' AS is_identity FROM pg_catalog.pg_attribute a WHERE a.attnum > 0 AND NOT a.attisdropped "
-    f"AND a.attname !~ '{HIDDEN_COLUMN}' AND a.attrelid >= 16384 ORDER BY a.attrelid, a.attnum"
-)
-ROLES = (
-    "SELECT found.oid::int8 AS oid, quote_ident(r.rolname) AS name, "
-    "array(SELECT quote_ident(a.attname) FROM pg_catalog.pg_attribute a WHERE a.attrelid = found.oid AND a.attnum > 0 "
-    "AND NOT a.attisdropped AND has_column_privilege(r.oid, found.oid, a.attnum, 'UPDATE')) AS updates, "
-    "array(SELECT quote_ident(a.attname) FROM pg_catalog.pg_attribute a WHERE a.attrelid = found.oid AND a.attnum > 0 "
-    "AND NOT a.attisdropped AND has_column_privilege(r.oid, found.oid, a.attnum, 'INSERT')) AS inserts "
-    "FROM (SELECT c.oid, c.relowner AS role FROM pg_catalog.pg_class c WHERE c.oid >= 16384 "
-    "UNION SELECT c.oid, acl.grantee FROM pg_catalog.pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) AS acl "
-    "WHERE c.oid >= 16384 AND acl.privilege_type IN ('INSERT', 'UPDATE', 'DELETE') "
-    "UNION SELECT p.polrelid, unnest(p.polroles) FROM pg_catalog.pg_policy p) AS found "
-    "JOIN pg_catalog.pg_class c ON c.oid = found.oid AND c.relkind IN ('r', 'p') AND NOT c.relispartition "
-    "JOIN pg_catalog.pg_roles r ON r.oid = found.role WHERE NOT r.rolsuper AND r.rolname <> current_user "
-    "AND pg_has_role(r.oid, '{membership}') ORDER BY 1, 2"
-)
-HAS_SET_OPTION = (16,)  # since this version, a member may lack the right to SET ROLE
+RELATIONS = text(named_query("rehearse", "written_tables"))
 ACTS = ("UPDATE", "INSERT", "DELETE")
 LONGEST = "SET LOCAL statement_timeout = '10s'; SET LOCAL lock_timeout = '5s'"
 # Another row has the key, or refers to it: earlier triggers and rules have run.
 REACHED_THE_KEYS = frozenset(("23503", "23505", "23P01"))
+HAS_SET_OPTION = (16,)  # since this version, a member may lack the right to SET ROLE
 Write = tuple[str, str, str | None]  # table, operation and role
 
 
@@ -61,113 +33,90 @@ class Writer:
     """A writing role, None for the clone's own, and the columns that it may write."""
 
     role: str | None
-    updates: tuple[str, ...]
-    inserts: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A table, a row of it as text, and its writers."""
-
-    name: str
-    quoted: str
-    key: tuple[str, ...]
-    values: Mapping[str, str | None]
-    writers: tuple[Writer, ...]
+    updates: Sequence[str]
+    inserts: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenTable:
-    """A table or view in its present shape: columns, primary key, and whether its rows have a `ctid`."""
+    """A table or view: its key, and its columns that an INSERT and an UPDATE may name.
 
-    oid: int
+    `has_places` tells whether its rows have a `ctid`.
+    """
+
+    quoted: str
     has_places: bool
-    key: tuple[str, ...]
-    columns: tuple[Any, ...]
+    key: Sequence[str]
+    columns: Sequence[str]
+    inserts: Sequence[str]
+    updates: Sequence[str]
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(each.name for each in self.columns)
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A table before the revisions, a row of it as text, and its writers."""
+
+    name: str
+    table: WrittenTable
+    values: Mapping[str, str | None]
+    writers: Sequence[Writer]
 
 
 def read_relations(connection: Connection) -> dict[str, WrittenTable]:
     """Read the writable tables and views, by their name in SQL."""
-    columns: dict[int, list[Any]] = {}
-    for row in connection.execute(COLUMNS):
-        columns.setdefault(row.oid, []).append(row)
-    return {
-        row.quoted: WrittenTable(row.oid, row.has_places, tuple(row.key), tuple(columns.get(row.oid, ())))
-        for row in connection.execute(RELATIONS)
-    }
+    return {row.quoted: WrittenTable(**row._mapping) for row in connection.execute(RELATIONS)}
 
 
-def read_roles(connection: Connection) -> dict[int, list[Writer]]:
+def read_roles(connection: Connection) -> dict[str, list[Writer]]:
     """Read the other roles that may write to each table, if our role may act as them."""
     version = connection.dialect.server_version_info or ()
     membership = "SET" if version >= HAS_SET_OPTION else "MEMBER"
-    found: dict[int, list[Writer]] = {}
-    for row in connection.execute(text(ROLES.format(membership=membership))):
-        writer = Writer(row.name, tuple(row.updates), tuple(row.inserts))
-        found.setdefault(row.oid, []).append(writer)
+    found: dict[str, list[Writer]] = {}
+    for row in connection.execute(text(named_query("rehearse", "writing_roles", membership=membership))):
+        found.setdefault(row.quoted, []).append(Writer(row.role, row.updates, row.inserts))
     return found
 
 
 def sample_row(
-    connection: Connection, table: Table, relation: WrittenTable, roles: Sequence[Writer]
+    connection: Connection, name: str, table: WrittenTable, roles: Sequence[Writer]
 ) -> Sample | None:
     """Read the newest row by the primary key, or any row; None for an empty table."""
-    names = [each.name for each in relation.columns if not each.is_generated]
-    order = f" ORDER BY {', '.join(f'{name} DESC' for name in relation.key)}" if relation.key else ""
-    values = ", ".join(f"{name}::text" for name in names) or "NULL"
+    order = f" ORDER BY {', '.join(f'{name} DESC' for name in table.key)}" if table.key else ""
+    values = ", ".join(f"{name}::text" for name in table.inserts) or "NULL"
     found = ask(connection, f"SELECT {values} FROM {table.quoted}{order} LIMIT 1")
     if not found:
         return None
-    updates = tuple(each.name for each in relation.columns if not each.is_generated and not each.is_identity)
-    own = Writer(None, updates, tuple(names))
-    others = [
-        Writer(
-            each.role,
-            tuple(name for name in updates if name in each.updates),
-            tuple(name for name in names if name in each.inserts),
-        )
-        for each in roles
-    ]
-    return Sample(
-        table.name, table.quoted, relation.key, dict(zip(names, found[0], strict=False)), (own, *others)
-    )
+    writers = (Writer(None, table.updates, table.inserts), *roles)
+    return Sample(name, table, dict(zip(table.inserts, found[0], strict=False)), writers)
 
 
-def find_row(connection: Connection, sample: Sample, relation: WrittenTable) -> str | None:
+def find_row(connection: Connection, sample: Sample, now: WrittenTable) -> str | None:
     """Find the sampled row by its key, else any row of the table; return the condition that finds it."""
-    if sample.key and all(name in relation.names and name in sample.values for name in sample.key):
-        by_key = " AND ".join(f"{name} = {literal(sample.values[name])}" for name in sample.key)
-        if ask(connection, f"SELECT 1 FROM {sample.quoted} WHERE {by_key}"):
+    key = sample.table.key
+    if key and all(name in now.columns and name in sample.values for name in key):
+        by_key = " AND ".join(f"{name} = {literal(sample.values[name])}" for name in key)
+        if ask(connection, f"SELECT 1 FROM {now.quoted} WHERE {by_key}"):
             return by_key
-    if not relation.has_places:
+    if not now.has_places:
         return None
-    found = ask(connection, f"SELECT tableoid::text, ctid::text FROM {sample.quoted} LIMIT 1")
+    found = ask(connection, f"SELECT tableoid::text, ctid::text FROM {now.quoted} LIMIT 1")
     return f"tableoid = {found[0][0]} AND ctid = {quoted(found[0][1])}" if found else None
 
 
 def ask(connection: Connection, query: str) -> list[Any]:
     """Run a query inside the transaction; return its rows, or an empty list if the server refuses it."""
-    run(connection, "SAVEPOINT pipestate_query")
+    send(connection, "SAVEPOINT pipestate_query")
     try:
         return list(connection.exec_driver_sql(query, execution_options={"no_parameters": True}))
     except DBAPIError as error:
         if error.connection_invalidated:
             raise
-        run(connection, "ROLLBACK TO SAVEPOINT pipestate_query")
+        send(connection, "ROLLBACK TO SAVEPOINT pipestate_query")
         return []
 
 
 def literal(value: str | None) -> str:
     return "NULL" if value is None else quoted(value)
-
-
-def run(connection: Connection, *statements: str) -> None:
-    for statement in statements:
-        connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,31 +164,29 @@ def try_before(clone: URL, tables: Sequence[Table]) -> Before:
     samples: list[Sample] = []
     empty: list[str] = []
     outcomes: dict[Write, WriteOutcome] = {}
-    with _connected(clone) as connection:
+    with autocommit(clone) as connection:
         relations, roles = read_relations(connection), read_roles(connection)
-        for table in tables:
-            relation = relations.get(table.quoted)
-            if relation is None:
-                continue
+        for table in (each for each in tables if each.quoted in relations):
             with _rolled_back(connection):
-                sample = sample_row(connection, table, relation, roles.get(table.oid, []))
+                others = roles.get(table.quoted, ())
+                sample = sample_row(connection, table.name, relations[table.quoted], others)
                 if sample is None:
                     empty.append(table.name)
                 else:
                     samples.append(sample)
-                    outcomes |= _try(connection, sample, relation)
+                    outcomes |= _try(connection, sample, sample.table)
     return Before(tuple(samples), tuple(empty), outcomes)
 
 
 def try_after(clone: URL, before: Before) -> Writes:
     """Repeat the same writes on the remaining tables, and compare."""
     outcomes: dict[Write, WriteOutcome] = {}
-    with _connected(clone) as connection:
+    with autocommit(clone) as connection:
         relations = read_relations(connection)
         for sample in before.samples:
-            if sample.quoted in relations:
+            if sample.table.quoted in relations:
                 with _rolled_back(connection):
-                    outcomes |= _try(connection, sample, relations[sample.quoted])
+                    outcomes |= _try(connection, sample, relations[sample.table.quoted])
     return Writes(len(before.samples), before.empty, tuple(find_broken(before.outcomes, outcomes)))
 
 
@@ -272,25 +219,19 @@ def is_broken(was: WriteOutcome, now: WriteOutcome) -> bool:
 
 
 @contextmanager
-def _connected(clone: URL) -> Iterator[Connection]:
-    with db.reachable(clone), db.engine_for(clone).connect() as plain:
-        yield plain.execution_options(isolation_level="AUTOCOMMIT")
-
-
-@contextmanager
 def _rolled_back(connection: Connection) -> Iterator[None]:
-    run(connection, "BEGIN", LONGEST)
+    send(connection, "BEGIN", LONGEST)
     try:
         yield
     finally:
-        run(connection, "ROLLBACK")
+        send(connection, "ROLLBACK")
 
 
-def _try(connection: Connection, sample: Sample, relation: WrittenTable) -> Outcomes:
-    """Try the three writes as each role."""
-    row = find_row(connection, sample, relation)
+def _try(connection: Connection, sample: Sample, now: WrittenTable) -> Outcomes:
+    """Try the three writes as each role, on the table in its present shape."""
+    row = find_row(connection, sample, now)
     return {
-        (sample.name, act, writer.role): _outcome(connection, sample, writer, act, row, relation.names)
+        (sample.name, act, writer.role): _outcome(connection, sample, writer, now, act, row)
         for writer in sample.writers
         for act in ACTS
         if row is not None or act == "INSERT"
@@ -298,52 +239,48 @@ def _try(connection: Connection, sample: Sample, relation: WrittenTable) -> Outc
 
 
 def _outcome(
-    connection: Connection, sample: Sample, writer: Writer, act: str, row: str | None, columns: Sequence[str]
+    connection: Connection, sample: Sample, writer: Writer, now: WrittenTable, act: str, row: str | None
 ) -> WriteOutcome:
-    run(connection, "SAVEPOINT pipestate_write")
+    send(connection, "SAVEPOINT pipestate_write")
     try:
         if act == "INSERT" and row is not None:
-            _make_room(connection, sample, row)
+            _make_room(connection, f"DELETE FROM {now.quoted} WHERE {row}")
         if writer.role is not None:
-            run(connection, f"SET LOCAL ROLE {writer.role}")
-        statement = _statement(sample, writer, act, row, columns)
+            send(connection, f"SET LOCAL ROLE {writer.role}")
+        statement = _statement(sample, writer, now, act, row)
         rows = connection.exec_driver_sql(statement, execution_options={"no_parameters": True}).rowcount
-        run(connection, "SET CONSTRAINTS ALL IMMEDIATE")
+        send(connection, "SET CONSTRAINTS ALL IMMEDIATE")
         return WriteOutcome(rows)
     except DBAPIError as error:
         if error.connection_invalidated:
             raise
         return WriteOutcome(0, _said(error), sqlstate(error))
     finally:
-        run(connection, "ROLLBACK TO SAVEPOINT pipestate_write")
+        send(connection, "ROLLBACK TO SAVEPOINT pipestate_write")
 
 
-def _statement(sample: Sample, writer: Writer, act: str, row: str | None, columns: Sequence[str]) -> str:
+def _statement(sample: Sample, writer: Writer, now: WrittenTable, act: str, row: str | None) -> str:
     if act == "DELETE":
-        return f"DELETE FROM {sample.quoted} WHERE {row}"
+        return f"DELETE FROM {now.quoted} WHERE {row}"
     if act == "UPDATE":
-        names = [name for name in writer.updates if name in columns] or list(columns[:1])
-        return f"UPDATE {sample.quoted} SET {', '.join(f'{name} = {name}' for name in names)} WHERE {row}"
-    names = [name for name in writer.inserts if name in columns]
+        may = [name for name in sample.table.updates if name in writer.updates]
+        names = [name for name in may if name in now.columns] or list(now.columns[:1])
+        return f"UPDATE {now.quoted} SET {', '.join(f'{name} = {name}' for name in names)} WHERE {row}"
+    names = [name for name in sample.values if name in now.columns and name in writer.inserts]
     if not names:
-        return f"INSERT INTO {sample.quoted} DEFAULT VALUES"
+        return f"INSERT INTO {now.quoted} DEFAULT VALUES"
     values = ", ".join(literal(sample.values[name]) for name in names)
-    return f"INSERT INTO {sample.quoted} ({', '.join(names)}) OVERRIDING SYSTEM VALUE VALUES ({values})"
+    return f"INSERT INTO {now.quoted} ({', '.join(names)}) OVERRIDING SYSTEM VALUE VALUES ({values})"
 
 
-def _make_room(connection: Connection, sample: Sample, row: str) -> None:
+def _make_room(connection: Connection, delete: str) -> None:
     """Delete the sampled row, so that its copy can reuse the keys; skip triggers if the role may."""
-    delete = f"DELETE FROM {sample.quoted} WHERE {row}"
-    silently = (
-        "SET LOCAL session_replication_role = replica",
-        delete,
-        "SET LOCAL session_replication_role = origin",
-    )
-    for statements in (silently, (delete,)):
-        run(connection, "SAVEPOINT pipestate_room")
+    setting = "SET LOCAL session_replication_role"
+    for statements in ((f"{setting} = replica", delete, f"{setting} = origin"), (delete,)):
+        send(connection, "SAVEPOINT pipestate_room")
         with suppress(DBAPIError):
-            return run(connection, *statements)
-        run(connection, "ROLLBACK TO SAVEPOINT pipestate_room")
+            return send(connection, *statements)
+        send(connection, "ROLLBACK TO SAVEPOINT pipestate_room")
     return None
 
 

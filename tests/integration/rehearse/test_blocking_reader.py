@@ -107,7 +107,8 @@ def test_whatever_happens_before_the_settings_leaves_no_copy(
         assert len(copies_of(pg)) == 1
         raise SystemExit(143)
 
-    monkeypatch.setattr(module, "_set", stop)
+    monkeypatch.setattr(module, "SETTINGS", text("SELECT 'a setting of ' || :name"))
+    monkeypatch.setattr("pipestate.database.connections.send", stop)
     with pytest.raises(SystemExit), scratch_copy(pg.url):
         pass
     assert copies_of(pg) == []

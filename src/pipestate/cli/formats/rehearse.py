@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pipestate.cli.formats import rehearse_words as words
 from pipestate.cli.formats.json import VERSION, as_plain
 from pipestate.core.text import duration, many, markdown, markdown_code
-from pipestate.rehearse.compat import Compat, StatementResult
 from pipestate.rehearse.impact import STRONGEST, LimitVerdict, Rehearsal, RevisionImpact, TableImpact, spelt
+
+if TYPE_CHECKING:
+    from pipestate.rehearse.compat import Compat, StatementResult
 
 NAME_WIDTH = 10
 MARKS = {
@@ -216,7 +218,7 @@ def _exclusive(found: Rehearsal) -> list[TableImpact]:
 # Result of `compat`.
 
 
-def compat_as_lines(found: Compat, width: int = LONGEST) -> Iterator[str]:
+def compat_as_lines(found: "Compat", width: int = LONGEST) -> Iterator[str]:
     """Write the answer, then broken, changed and unprepared statements with their reasons."""
     for line in (compat_closing(found), *_compat_failure(found)):
         yield from words.filled(line, "", "  ", width)
@@ -234,14 +236,14 @@ def compat_as_lines(found: Compat, width: int = LONGEST) -> Iterator[str]:
             yield f"  and {len(group) - SHOWN} more; --json shows them"
 
 
-def by_reason(found: Compat) -> list[tuple[str, list[StatementResult]]]:
+def by_reason(found: "Compat") -> "list[tuple[str, list[StatementResult]]]":
     """Group the unprepared statements by reason, the most frequent first."""
     in_order = sorted(found.unprepared, key=lambda result: str(result.reason))
     groups = [(reason, list(group)) for reason, group in groupby(in_order, lambda result: str(result.reason))]
     return sorted(groups, key=lambda each: -len(each[1]))
 
 
-def compat_closing(found: Compat) -> str:
+def compat_closing(found: "Compat") -> str:
     """Summarise the result in one sentence."""
     return (
         f"{many(found.statements, 'statement')}: {len(found.broken)} would break, {len(found.changed)} would return other "
@@ -249,7 +251,7 @@ def compat_closing(found: Compat) -> str:
     )
 
 
-def _compat_failure(found: Compat) -> Iterator[str]:
+def _compat_failure(found: "Compat") -> Iterator[str]:
     if found.failure is not None:
         where = f" ({words.near(found.failure.source)})" if found.failure.source else ""
         at = found.after or "base"
@@ -259,18 +261,18 @@ def _compat_failure(found: Compat) -> Iterator[str]:
         )
 
 
-def _statement(result: StatementResult, longest: int = LONGEST) -> str:
+def _statement(result: "StatementResult", longest: int = LONGEST) -> str:
     line = " ".join(result.statement.split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
-def compat_as_data(found: Compat) -> dict[str, Any]:
+def compat_as_data(found: "Compat") -> dict[str, Any]:
     """Return the result as data; `compat.schema.json` describes it."""
     reasons = {reason: len(group) for reason, group in by_reason(found)}
     return {**VERSION, "ok": found.exit_code == 0, **as_plain(found), "unprepared_by_reason": reasons}
 
 
-def compat_as_markdown(found: Compat) -> str:
+def compat_as_markdown(found: "Compat") -> str:
     """Write a comment for a pull request; statements are quoted literally."""
     mark = "✅" if found.exit_code == 0 else "❌"
     lines = [f"### {mark} pipestate compat: {markdown(compat_closing(found))}"]

@@ -12,8 +12,9 @@ from alembic.runtime.migration import MigrationContext, RevisionStep
 
 from pipestate.core.text import plain
 from pipestate.database.connections import name_of
-from pipestate.ledger.functions import SCHEMA, routines
+from pipestate.ledger.functions import routines
 from pipestate.ledger.record import who
+from pipestate.ledger.tables import SCHEMA
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.losses import GuardedRun, imports_pipestate

@@ -1,4 +1,4 @@
-"""Fill the clone: its database, then schema and rows with PostgreSQL's programs from the wheel, then the rest.
+"""Fill the clone: its database, then schema and rows with PostgreSQL's programs, then the rest.
 
 The database has production's roles, name, encoding and locale. Foreign servers are disconnected. pg_dump writes the
 schema to a file: its first half is restored before the rows, its second half after them. Rows are piped from pg_dump
@@ -10,7 +10,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE
@@ -24,43 +24,15 @@ from pipestate.core.errors import Unreachable
 from pipestate.core.text import many
 from pipestate.database.embedded import UNSAFE, embedded_binaries
 from pipestate.database.postgresql import CONNECT_TIMEOUT_S
+from pipestate.database.queries import filled, named_query
 from pipestate.database.urls import shown, without_secrets
-from pipestate.ledger.tables import SCHEMA
 from pipestate.rehearse.copying.require import RECIPES
 from pipestate.rehearse.copying.snapshot import Counter, Inventory, Snapshot, ask, quoted, session
-from pipestate.verify.session_safety import ARCHIVE
 
 ICU, BUILTIN = "i", "b"
-# Foreign tables stay, for views and revisions that name them; reading one raises an error without a connection.
-NO_HANDLERS = """
-DO $$ DECLARE name text; BEGIN
-    FOR name IN SELECT fdwname FROM pg_catalog.pg_foreign_data_wrapper WHERE fdwhandler <> 0 LOOP
-        EXECUTE pg_catalog.format('ALTER FOREIGN DATA WRAPPER %I NO HANDLER', name);
-    END LOOP;
-END $$
-"""
-# A gate writes into a ledger only if it trusts the owner; the clone's superuser is in no other role.
-TAKE_OVER = f"""
-DO $$ DECLARE wanted text; BEGIN
-    FOR wanted IN
-        SELECT pg_catalog.format('SCHEMA %I', n.nspname) FROM pg_catalog.pg_namespace n
-         WHERE n.nspname IN ('{SCHEMA}', '{ARCHIVE}')
-        UNION ALL
-        SELECT 'TABLE ' || c.oid::pg_catalog.regclass::text FROM pg_catalog.pg_class c
-         WHERE c.relnamespace = pg_catalog.to_regnamespace('{SCHEMA}') AND c.relkind IN ('r', 'v')
-        UNION ALL
-        SELECT 'ROUTINE ' || p.oid::pg_catalog.regprocedure::text FROM pg_catalog.pg_proc p
-         WHERE p.pronamespace IN (pg_catalog.to_regnamespace('{SCHEMA}'), pg_catalog.to_regnamespace('{ARCHIVE}'))
-    LOOP
-        EXECUTE 'ALTER ' || wanted || ' OWNER TO CURRENT_USER';
-    END LOOP;
-END $$
-"""
-BEHIND_ITS_COLUMN = """
-SELECT pg_catalog.setval(s.seqrelid, least(greatest(m.last, s.seqmin), s.seqmax))
-FROM pg_catalog.pg_sequence s, (SELECT {aggregate}({column})::int8 AS last FROM {table}) m
-WHERE s.seqrelid = {sequence}::regclass AND m.last IS NOT NULL
-"""
+NO_HANDLERS = named_query("rehearse.copying", "no_handlers")
+BEHIND_ITS_COLUMN = named_query("rehearse.copying", "behind_its_column")
+TAKE_OVER = named_query("rehearse.copying", "take_over")
 CHUNK = 2**18
 JOBS = 2
 REMOVED = "the clone was removed, production was not changed"
@@ -79,6 +51,7 @@ NO_PATH = b"SELECT pg_catalog.set_config('search_path', '', false);\n"
 READ = {"PGOPTIONS": "-c lc_monetary=C -c DateStyle=ISO,MDY"}
 DOLLARS = ("C", "POSIX", "en_US")  # locales of money that the clone reads unchanged
 Done = subprocess.CompletedProcess[str]
+TLS = ("hostaddr", "sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "channel_binding")
 COPIED = re.compile(rb"^COPY (\d+)$", re.MULTILINE)
 
 
@@ -138,9 +111,9 @@ def set_unread_sequences(clone: Any, counters: Sequence[Counter]) -> None:
     """Advance sequences that the role may not read beyond the values in their columns."""
     for each in counters:
         if not each.is_readable and each.table is not None:
-            aggregate, sequence = "max" if each.increment > 0 else "min", quoted(each.quoted)
-            names = {"column": each.column, "table": each.table, "sequence": sequence}
-            ask(clone, BEHIND_ITS_COLUMN.format(aggregate=aggregate, **names))
+            names = {"column": each.column, "table": each.table, "sequence": quoted(each.quoted)}
+            names["aggregate"] = "max" if each.increment > 0 else "min"
+            ask(clone, filled(BEHIND_ITS_COLUMN, **names))
 
 
 def refresh_views(clone: Any, views: Sequence[str]) -> dict[str, str]:
@@ -196,18 +169,22 @@ def unlike(grants: Sequence[str], empty: Mapping[str, str], refused: Sequence[st
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """A schema file, and the version of the programs that write and read it."""
+    """A schema file, the clone's version of PostgreSQL, and the pg_dump that reads production."""
 
     file: Path
     version: int
+    pg_dump: Path
+
+    def program(self, name: str) -> Path:
+        return self.pg_dump if name == "pg_dump" else embedded_binaries(self.version) / name
 
 
 def dump_schema(moment: Snapshot, dump: Dump, without: Sequence[str]) -> None:
     """Write the schema of the snapshot into the file."""
     options = [*DUMP, "--format=custom", "--schema-only", f"--file={dump.file}", f"--snapshot={moment.id}"]
     options += [f"--exclude-table={table}" for table in without]
-    with way_to(moment.driver, dump.file.parent) as (where, secret):
-        done = run_program(dump.version, "pg_dump", [*options, f"--dbname={where}"], secret)
+    where, secret = way_to(moment.driver)
+    done = run_program(dump.program("pg_dump"), [*options, f"--dbname={where}"], secret)
     if done.returncode:
         said = without_secrets(last_line(done.stderr), moment.url)
         raise Unreachable(f"pg_dump cannot read the schema of {shown(moment.url)}: {said}")
@@ -215,7 +192,7 @@ def dump_schema(moment: Snapshot, dump: Dump, without: Sequence[str]) -> None:
 
 def restore_tables(dump: Dump, clone: URL, without: Sequence[str]) -> list[str]:
     """Create the objects that rows need: types, functions, tables. Extensions in `without` are omitted."""
-    listed = run_program(dump.version, "pg_restore", ["--list", str(dump.file)], {}).stdout
+    listed = run_program(dump.program("pg_restore"), ["--list", str(dump.file)], {}).stdout
     chosen = dump.file.with_suffix(".list")
     with chosen.open("w", encoding="utf-8") as file:
         for entry in listed.splitlines():
@@ -233,7 +210,7 @@ def restore_rest(dump: Dump, clone: URL) -> list[str]:
 def _restore(dump: Dump, clone: URL, *options: str) -> list[str]:
     """Run pg_restore; return the failed grants, such as those on parts of an omitted extension."""
     arguments = [*options, f"--dbname={_dsn(clone)}", str(dump.file)]
-    done = run_program(dump.version, "pg_restore", arguments, {})
+    done = run_program(dump.program("pg_restore"), arguments, {})
     complaints = SAID.findall(done.stderr)
     failed = [said for said, command in complaints if not command.startswith(GRANTS)]
     if failed or (done.returncode and not complaints):
@@ -251,15 +228,14 @@ def copy_rows(
     """
     reads = [*DUMP, "--section=data", "--no-large-objects", f"--snapshot={moment.id}", *options]
     takes = ["--no-psqlrc", "--no-password", "--set=ON_ERROR_STOP=1", "--set=VERBOSITY=terse"]
+    where, secret = way_to(moment.driver)
     with (
-        way_to(moment.driver, dump.file.parent) as (where, secret),
         tempfile.TemporaryFile() as said,
         tempfile.TemporaryFile() as complained,
         tempfile.TemporaryFile() as out,
-        program(dump.version, "pg_dump", [*reads, f"--dbname={where}"], secret, stderr=said) as reader,
+        program(dump.program("pg_dump"), [*reads, f"--dbname={where}"], secret, stderr=said) as reader,
         program(
-            dump.version,
-            "psql",
+            dump.program("psql"),
             [*takes, f"--dbname={_dsn(clone)}"],
             READ,
             stdin=PIPE,
@@ -309,7 +285,7 @@ def _dsn(clone: URL) -> str:
 
 @contextmanager
 def program(
-    version: int, name: str, options: Sequence[str], environment: Mapping[str, str], **files: Any
+    path: Path, options: Sequence[str], environment: Mapping[str, str], **files: Any
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run one of PostgreSQL's programs; if it still runs at the end, make it cancel its query.
 
@@ -317,7 +293,7 @@ def program(
     """
     others = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
     process = subprocess.Popen(
-        [str(embedded_binaries(version) / name), *options],
+        [str(path), *options],
         env={**others, "LC_ALL": "C", **environment},
         **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **files},
     )
@@ -333,33 +309,27 @@ def program(
                     stream.close()
 
 
-def run_program(version: int, name: str, options: Sequence[str], environment: Mapping[str, str]) -> Done:
+def run_program(path: Path, options: Sequence[str], environment: Mapping[str, str]) -> Done:
     """Run one of PostgreSQL's programs to its end."""
-    with program(version, name, options, environment) as process:
+    with program(path, options, environment) as process:
         out, err = (text.decode(errors="replace") for text in process.communicate())
     return Done(process.args, process.returncode, out, err)
 
 
-@contextmanager
-def way_to(driver: Any, place: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the connection string and the environment that lead a program to the server of `driver`.
+def way_to(driver: Any) -> tuple[str, dict[str, str]]:
+    """Return the connection string and the environment that lead pg_dump to the server of `driver`.
 
-    The password is passed in the environment. The wheel's programs lack TLS: if the session uses it, they connect
-    through our tunnel.
+    The password is passed in the environment. TLS is kept as strict as in the session.
     """
     info = driver.info
     ((money,),) = ask(driver, "SHOW lc_monetary")
     options = (info.options or "") + ("" if money.startswith(DOLLARS) else " -c lc_monetary=C")
     where = {"user": info.user, "dbname": info.dbname, "options": options or None}
-    secret = {"PGPASSWORD": info.password} if info.password else {}
-    host = info.dsn_parameters.get("hostaddr") or info.host
-    way: AbstractContextManager[tuple[str, int]] = nullcontext((host, info.port))
+    where |= {"host": info.dsn_parameters.get("hostaddr") or info.host, "port": info.port}
     if info.ssl_in_use:
-        from pipestate.rehearse.copying.tunnel import tunnel  # imports asyncio
-
-        way = tunnel(info, host, place)
-    with way as (host, port):
-        yield make_dsn(**where, host=host, port=port, connect_timeout=CONNECT_TIMEOUT_S), secret
+        where |= {name: info.dsn_parameters.get(name) for name in TLS} | {"host": info.host}
+    secret = {"PGPASSWORD": info.password} if info.password else {}
+    return make_dsn(**where, connect_timeout=CONNECT_TIMEOUT_S), secret
 
 
 def last_line(said: str) -> str:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,7 @@ from pipestate.rehearse.copying.fill import REMOVED, Dump
 from pipestate.rehearse.copying.require import (
     WantedClone,
     different,
+    find_pg_dump,
     left_out,
     missing_extensions,
     require_copyable,
@@ -41,9 +42,6 @@ from pipestate.rehearse.copying.require import (
     tables_with_rows,
 )
 from pipestate.rehearse.copying.snapshot import (
-    Inventory,
-    Relation,
-    Snapshot,
     ask,
     read_production,
     said,
@@ -66,7 +64,7 @@ class TemporaryPlace:
 
 @contextmanager
 def temporary_place() -> Iterator[TemporaryPlace]:
-    """Make a private directory, and remove it at the end; if we are killed, another process removes it."""
+    """Make a private directory; another process removes it at the end, also if we are killed."""
     place = TemporaryPlace(Path(tempfile.mkdtemp(prefix="pipestate-clone-")))
     command = [sys.executable, "-P", "-m", reaper.__name__, str(place.directory)]
     quiet: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), subprocess.DEVNULL)
@@ -74,10 +72,10 @@ def temporary_place() -> Iterator[TemporaryPlace]:
     try:
         yield place
     finally:
-        if not place.keep:
-            reaper.clear(place.directory)
         with suppress(BrokenPipeError):
             watch.communicate(reaper.KEEP if place.keep else None)
+        if not place.keep:
+            shutil.rmtree(place.directory, ignore_errors=True)  # the other process may have been killed
 
 
 @contextmanager
@@ -130,76 +128,53 @@ class CopyOutput:
     on_progress: Progress = no_progress
 
 
-class CloneBuilder:
-    """The steps that fill one clone."""
-
-    def __init__(
-        self, production: URL, admin: URL, dump: Dump, wanted: WantedClone, output: CopyOutput
-    ) -> None:
-        self.production, self.admin, self.dump = production, admin, dump
-        self.wanted, self.output = wanted, output
-
-    def make(self) -> URL:
-        """Copy everything, and return the clone's URL."""
-        start = time.monotonic()
-        with snapshot(self.production) as moment:
-            found = moment.found
-            require_copyable(found, self.wanted)  # production may have changed meanwhile
-            tables = tables_with_rows(found, self.wanted)
-            self._announce(found, tables)
-            clone, same_locale, grants = self._bring_schema(moment)
-            rows = self._bring_rows(moment, clone, sum(each.bytes for each in tables))
-        self.output.say("production is left alone from here on; building indexes and constraints")
-        grants += fill.restore_rest(self.dump, clone)
-        with self._on_clone(), session(clone, autocommit=True) as target:
-            fill.set_unread_sequences(target, found.counters)
-            empty = fill.refresh_views(target, found.materialized_views)
-            refused = fill.apply_settings(target, found)
-            fill.wait_for_the_disk(target)
-        for line in (*different(found, same_locale=same_locale), *fill.unlike(grants, empty, refused)):
-            self.output.say(line)
-        took = f"{time.monotonic() - start:.1f} s"
-        self.output.say(
-            f"the clone is there: {many(sum(rows), 'row')} of {many(len(rows), 'table')} in {took}"
-        )
-        return clone
-
-    def _announce(self, found: Inventory, tables: Sequence[Relation]) -> None:
-        total = size(sum(each.bytes for each in tables))
-        what = "the schema" if self.wanted.schema_only else f"{many(len(tables), 'table')} ({total})"
-        self.output.say(
-            f"copying {what} of {shown(self.production)} to an embedded PostgreSQL {self.dump.version}"
-        )
-        for line in left_out(found, self.wanted, self.dump.version):
-            self.output.say(f"left out: {line}")
-
-    def _bring_schema(self, moment: Snapshot) -> tuple[URL, bool, list[str]]:
-        """Create the tables; return their URL, whether the locale is production's, and the failed grants."""
+def fill_clone(production: URL, admin: URL, dump: Dump, wanted: WantedClone, output: CopyOutput) -> URL:
+    """Copy everything, and return the clone's URL."""
+    start, say = time.monotonic(), output.say
+    with snapshot(production) as moment:
         found = moment.found
-        fill.dump_schema(moment, self.dump, [each.quoted for each in found.unreadable_archives])
-        with self._on_clone():
-            clone, same_locale = fill.create_database(self.admin, found)
-        missing = [each.name for each in missing_extensions(found, self.dump.version)]
-        grants = fill.restore_tables(self.dump, clone, missing)
-        with self._on_clone(), session(clone, autocommit=True) as target:
+        require_copyable(found, wanted)  # production may have changed meanwhile
+        tables = tables_with_rows(found, wanted)
+        total = sum(each.bytes for each in tables)
+        what = "the schema" if wanted.schema_only else f"{many(len(tables), 'table')} ({size(total)})"
+        say(f"copying {what} of {shown(production)} to an embedded PostgreSQL {dump.version}")
+        for line in left_out(found, wanted, dump.version):
+            say(f"left out: {line}")
+        fill.dump_schema(moment, dump, [each.quoted for each in found.unreadable_archives])
+        with _on_clone(admin):
+            clone, same_locale = fill.create_database(admin, found)
+        missing = [each.name for each in missing_extensions(found, dump.version)]
+        grants = fill.restore_tables(dump, clone, missing)
+        with _on_clone(clone), session(clone, autocommit=True) as target:
             ask(target, fill.NO_HANDLERS)
             ask(target, fill.TAKE_OVER)
-        return clone, same_locale, grants
+        options = rows_wanted(found, wanted)
 
-    def _bring_rows(self, moment: Snapshot, clone: URL, total: int) -> list[int]:
-        """Copy the rows; the pipe carries about as many bytes as production's disk holds."""
-        options = rows_wanted(moment.found, self.wanted)
-        if self.wanted.schema_only and not options:
-            return []
-        tell = self.output.on_progress
-        return fill.copy_rows(moment, self.dump, clone, options, lambda count: tell(min(count, total), total))
+        def tell(count: int) -> None:  # the pipe carries about as many bytes as production's disk holds
+            output.on_progress(min(count, total), total)
 
-    @contextmanager
-    def _on_clone(self) -> Iterator[None]:
-        try:
-            yield
-        except Error as error:
-            raise Unreachable(f"the clone cannot be made: {said(error, self.admin)}; {REMOVED}") from error
+        is_empty = wanted.schema_only and not options
+        rows = [] if is_empty else fill.copy_rows(moment, dump, clone, options, tell)
+    say("production is left alone from here on; building indexes and constraints")
+    grants += fill.restore_rest(dump, clone)
+    with _on_clone(clone), session(clone, autocommit=True) as target:
+        fill.set_unread_sequences(target, found.counters)
+        empty = fill.refresh_views(target, found.materialized_views)
+        refused = fill.apply_settings(target, found)
+        fill.wait_for_the_disk(target)
+    for line in (*different(found, same_locale=same_locale), *fill.unlike(grants, empty, refused)):
+        say(line)
+    took = f"{time.monotonic() - start:.1f} s"
+    say(f"the clone is there: {many(sum(rows), 'row')} of {many(len(rows), 'table')} in {took}")
+    return clone
+
+
+@contextmanager
+def _on_clone(url: URL) -> Iterator[None]:
+    try:
+        yield
+    except Error as error:
+        raise Unreachable(f"the clone cannot be made: {said(error, url)}; {REMOVED}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,13 +212,12 @@ def _of_server(
     production: URL, wanted: WantedClone, place: TemporaryPlace, output: CopyOutput
 ) -> Iterator[tuple[URL, str]]:
     """Refuse a production that cannot be copied completely; then start a server, and fill it."""
-    version = require_copyable(read_production(production), wanted)
+    found = read_production(production)
+    version = require_copyable(found, wanted)
+    dump = Dump(place.directory / "schema.dump", version, find_pg_dump(found, version))
     with clone_server(version, place) as admin:
-        builder = CloneBuilder(
-            production, admin, Dump(place.directory / "schema.dump", version), wanted, output
-        )
         with telling(lambda: f"what ran on production was cancelled; {REMOVED}"):
-            url = builder.make()
+            url = fill_clone(production, admin, dump, wanted, output)
         yield url, how_to_end(place)
 
 

@@ -2,16 +2,18 @@
 
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from sqlalchemy import URL
 
 from pipestate.core.errors import ConfigError
 from pipestate.core.text import many, size
 from pipestate.database import connections as db
-from pipestate.database.embedded import embedded_extensions, embedded_versions
+from pipestate.database.embedded import embedded_binaries, embedded_extensions, embedded_versions
 from pipestate.database.urls import shown
 from pipestate.ledger.state import require_ledger
 from pipestate.ledger.tables import SCHEMA
@@ -107,6 +109,21 @@ def require_copyable(found: Inventory, wanted: WantedClone) -> int:
     return version
 
 
+def find_pg_dump(found: Inventory, version: int) -> Path:
+    """Return the wheel's pg_dump; over TLS, which that lacks, one on PATH that is neither too old nor too new."""
+    if not found.over_tls:
+        return embedded_binaries(version) / "pg_dump"
+    if on_path := shutil.which("pg_dump"):
+        said = subprocess.run([on_path, "--version"], capture_output=True, text=True, check=False).stdout
+        number = re.search(r"\(PostgreSQL\) (\d+)", said)
+        if number is not None and found.version <= int(number[1]) <= version:
+            return Path(on_path)
+    raise ConfigError(
+        f"production is reached over TLS, which the embedded pg_dump lacks: install the client of PostgreSQL "
+        f"{found.version}, for example apt-get install postgresql-client-{found.version}"
+    )
+
+
 def missing_extensions(found: Inventory, version: int) -> list[Extension]:
     """List the extensions that the embedded server lacks."""
     there = embedded_extensions(version)
@@ -153,12 +170,6 @@ def left_out(found: Inventory, wanted: WantedClone, version: int) -> Iterator[st
         yield f"the rows of unlogged tables, which a standby has not: {_named([each.name for each in unlogged])}"
     if found.large_objects:
         yield many(found.large_objects, "large object")
-    if found.subscriptions:
-        yield f"{many(found.subscriptions, 'subscription')}: a clone follows nobody"
-    if found.has_tablespaces:
-        yield "tablespaces: everything lies in one place"
-    if found.has_labels:
-        yield "security labels"
 
 
 def different(found: Inventory, *, same_locale: bool) -> Iterator[str]:
