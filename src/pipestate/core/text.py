@@ -96,16 +96,6 @@ def markdown_code(text: str) -> str:
     return plain(text).replace("`", "ˋ").replace("|", "\\|")
 
 
-def slack(text: str) -> str:
-    r"""Escape lines of text for Slack and compatible services: mentions, links, images and code become literal.
-
-    >>> slack("<!channel> @here [a](http://e) `b`")
-    '&lt;!channel&gt; @\u200bhere [a]\u200b(http://e) ˋbˋ'
-    """
-    shown = plain_lines(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return shown.replace("@", "@\u200b").replace("](", "]\u200b(").replace("`", "ˋ")
-
-
 def metric_label(text: str) -> str:
     r"""Escape a text for the value of a label, between quotation marks.
 
