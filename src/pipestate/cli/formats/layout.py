@@ -15,7 +15,6 @@ from sqlalchemy.exc import ArgumentError
 from pipestate.cli.formats.json import instant
 from pipestate.core.text import plain, shorter_path
 from pipestate.database.connections import engine_of
-from pipestate.ledger.soft_drops import SoftDropped
 from pipestate.verify.report import DatabaseInfo, Json
 
 if TYPE_CHECKING:
