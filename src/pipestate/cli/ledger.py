@@ -65,7 +65,7 @@ def observe(
 ) -> None:
     """Record numbers from outside the database, for checks: those of the probes, and those of --set.
 
-    The section \\[pipestate:observe] of alembic.ini names the probes.
+    The section [pipestate:observe] of alembic.ini names the probes.
 
     Example: pipestate observe --set open_tickets=12
     """
