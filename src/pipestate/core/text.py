@@ -10,6 +10,7 @@ import re
 import shutil
 import textwrap
 import unicodedata
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -150,6 +151,19 @@ def _visible(character: str) -> str:
 
 
 # Numbers with nouns and units.
+
+
+def listed(names: Iterable[str], most: int = 3) -> str:
+    """Name the first few, and count the others.
+
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c", "d", "e"])
+    ('a', 'a and b', 'a, b, c and 2 more')
+    """
+    every = list(names)
+    first = every[:most]
+    if len(every) > most:
+        return f"{', '.join(first)} and {len(every) - most} more"
+    return " and ".join(filter(None, (", ".join(first[:-1]), first[-1] if first else "")))
 
 
 def many(count: int, noun: str, several: str | None = None) -> str:

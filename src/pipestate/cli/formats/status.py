@@ -15,20 +15,19 @@ from pipestate.cli.formats.layout import (
     fits,
     label,
     labelled,
-    listed,
     more_rows,
     rows_table,
     table_of,
 )
 from pipestate.cli.formats.status_phase import BAD, GOOD, LEGEND, ODD, phase_picture
-from pipestate.core.text import many, plain
+from pipestate.core.text import listed, many, plain
 from pipestate.ledger.drift import Drift
 from pipestate.ledger.soft_drops import SoftDropped
 from pipestate.project.find import Calls
 from pipestate.status.facts import is_distribution
 from pipestate.status.model import Backfilling, Forced, Observed, RecordedRehearsal, Shown, Status
 from pipestate.status.opening import DAY, lasting, on
-from pipestate.verify.report import Gate, count_closing
+from pipestate.verify.report import Gate
 
 BAR = 30
 RECENT = 14 * DAY  # older backfills are history
@@ -51,26 +50,12 @@ def status_picture(standing: Status, width: int, calls: Calls, *, verbose: bool 
 
 def _header(standing: Status, calls: Calls) -> Iterator[RenderableType]:
     """Answer in one line, then name the database, and the moment."""
-    said, is_good = _answer(standing, calls)
-    yield Text(said, "bold green" if is_good else "bold red")
+    is_good = standing.addresses(Gate.OPEN) and not standing.addresses(Gate.CLOSED)
+    step = "" if standing.ran else f" Next: {standing.next_command(calls)}"
+    yield Text(f"{standing.answer}{step}", "bold green" if is_good else "bold red")
     text = Text(f"{database_line(standing.database)}, {on(standing.at, standing.at)} UTC", "dim")
     drawn = any(day.open or day.closed for _, phase in standing.phases() for day in phase.days)
     yield text.append(f"\n{LEGEND}") if drawn else text
-
-
-def _answer(standing: Status, calls: Calls) -> tuple[str, bool]:
-    phases = [(f"{plain(runbook.name)}/{plain(phase.name)}", phase) for runbook, phase in standing.phases()]
-    closed = [
-        f"{address} ({count_closing(phase.checks)})" for address, phase in phases if phase.gate is Gate.CLOSED
-    ]
-    opened = [address for address, phase in phases if phase.gate is Gate.OPEN]
-    if closed:
-        return f"Closed: {listed(closed, most=len(closed))}.", False
-    if opened:
-        return f"Open: {listed(opened, most=len(opened))}.", True
-    at = f"No phase applies at revision {plain(standing.database.revision or 'base')}."
-    why = at if standing.runbooks else "No runbook here has `default: true`: name one, or write one."
-    return f"{why} Next: {calls.pipestate('plan')}", False
 
 
 def _phases(standing: Status, calls: Calls, *, verbose: bool) -> Iterator[RenderableType]:
