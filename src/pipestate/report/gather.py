@@ -20,7 +20,6 @@ from pipestate.report.series import (
     Window,
     as_number,
     extremes,
-    in_time_spans,
     limits,
     observation_limits,
     observed_value,
@@ -70,9 +69,13 @@ def check_series(connection: Connection, runbook: Runbook, phase: Phase, window:
                 found.setdefault((row.check_id, column), []).append(judged)
     thinned = total - len(runs)
     return [
-        Series(f"{runbook.name}/{phase.name}/{check}", column, in_time_spans(points), len(points) + thinned)
-        for (check, column), points in sorted(found.items(), key=lambda item: asked.index(item[0][0]))
-        if any(point.value is not None for _, point in points)
+        Series(
+            *(f"{runbook.name}/{phase.name}/{check}", column, judged[-1][0]),
+            tuple(point for _, point in judged),
+            len(judged) + thinned,
+        )
+        for (check, column), judged in sorted(found.items(), key=lambda item: asked.index(item[0][0]))
+        if any(point.value is not None for _, point in judged)
     ]
 
 
@@ -149,7 +152,7 @@ def _observation(
         for row in rows
     )
     total, kept = thin(points, window, extremes, slots=MOST_POINTS // 2)
-    return Series(name, "value", in_time_spans((comparisons, point) for point in kept), total)
+    return Series(name, "value", comparisons, tuple(kept), total)
 
 
 @dataclass(frozen=True, slots=True)

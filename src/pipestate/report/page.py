@@ -19,7 +19,7 @@ from pipestate.core.text import html
 from pipestate.database.urls import name_and_place
 from pipestate.project.find import Calls
 from pipestate.report import words
-from pipestate.report.chart import Drawing, Span, draw, number, spans
+from pipestate.report.chart import Drawing, draw, number
 from pipestate.report.gather import Gathered
 from pipestate.report.prose import Notes, ProseSection, inline, sections
 from pipestate.report.series import Series
@@ -111,12 +111,11 @@ def style() -> tuple[Markup, str]:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawn series, and the same numbers as a table. `check` is the id of its verdict."""
+    """A drawn series. `check` is the id of its verdict."""
 
     id: str
     series: Series
     drawing: Drawing
-    spans: list[Span]
     check: str | None = None
 
     @property
@@ -221,16 +220,10 @@ def _observation_charts(gathered: Gathered) -> Iterator[Chart]:
 
 
 def _chart(id: str, series: Series, gathered: Gathered, asked: set[str]) -> Chart:
-    window = gathered.window
     book, _, rest = series.title.partition("/")
     phase, _, check = rest.partition("/")
-    return Chart(
-        id,
-        series,
-        draw(series, window),
-        spans(series, window),
-        check_id(book, phase, check) if check in asked else None,
-    )
+    verdict = check_id(book, phase, check) if check in asked else None
+    return Chart(id, series, draw(series, gathered.window), verdict)
 
 
 def check_id(runbook: str, phase: str, check: str) -> str:
