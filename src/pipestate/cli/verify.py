@@ -20,7 +20,7 @@ from pipestate.cli.options import (
     complete_phase,
     project_options,
 )
-from pipestate.cli.output import Format, checking, put, say, show
+from pipestate.cli.output import Format, dumped, put, say, show, stopwatch
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.database.interrupt import Interrupted, telling
 from pipestate.database.urls import shown
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pipestate.verify.report import Report
 
 ALL_ROWS = 2_000_000_000
+CHECKING_AFTER_S = 1.0
 Jobs = Annotated[
     int, typer.Option("--jobs", metavar="N", min=1, max=32, help="Run N checks at once, on one snapshot.")
 ]
@@ -159,9 +160,9 @@ def errors_for_machines(to: Target, form: Format, output: Path | None = None) ->
         yield
     except PipestateError as error:
         if form is Format.JSON:
-            from pipestate.cli.formats.json import error_as_json
+            from pipestate.cli.formats.json import error_as_data
 
-            put(error_as_json(to.url, error), output)
+            put(dumped(error_as_data(to.url, error)), output)
         elif form is Format.OPENMETRICS:
             from pipestate.cli.formats.openmetrics import error_as_openmetrics
 
@@ -192,14 +193,14 @@ def check(
     found = find_phases(books, names, lambda phase: to.calls.pipestate(f"{command} {phase}"))
     asked = dict.fromkeys(book for book, _ in found)
     phases = find_phases(resolve_opens(to.chain, asked, to.project.named), names)
-    with checking() as on_check:
+    with stopwatch(CHECKING_AFTER_S) as tell:
         report = verify(
             to.url,
             phases,
             locating(to, said.append),
             timeout_s=timeout,
             jobs=jobs,
-            on_check=on_check,
+            on_check=lambda check, number, total: tell(f"check {number} of {total}: {check}"),
             trusting=trusting,
             most=most or EVIDENCE_ROWS,
         )

@@ -1,6 +1,5 @@
 """JSON of all commands, `schema_version` 1. The schemas ship beside this file; scripts rely on them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -8,7 +7,6 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipestate.core.text import json_text
 from pipestate.database.urls import shown
 from pipestate.verify.report import Outcome, count
 
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
     from pipestate.fleet.run import Fleet
     from pipestate.ledger.drift import Drift
     from pipestate.ledger.history import Entry
+    from pipestate.rehearse.against_chain import ChainDrift
     from pipestate.rehearse.impact import Rehearsal, TableImpact
     from pipestate.status.model import Status
     from pipestate.status.plan import ChainPlan
@@ -35,6 +34,7 @@ SHAPES: Shapes = {
     "Verdict": "id=check_id outcome level require observed message source block duration_ms evidence evidence_rows",
     # drift, plan, history
     "Drift": "revision recorded_at incomparable differences",
+    "ChainDrift": "revision differences",
     "Difference": "kind name change",
     "ChainPlan": "revision=position.current head=position.head steps next=advice",
     "PlannedRevision": "revision title applied gates",
@@ -111,11 +111,7 @@ def instant(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def as_json(report: "Report") -> str:
-    return json_text(json.dumps(as_data(report), indent=2, ensure_ascii=False))
-
-
-def as_data(value: "Report | Drift | ChainPlan") -> dict[str, Any]:
+def as_data(value: "Report | Drift | ChainDrift | ChainPlan") -> dict[str, Any]:
     return {**VERSION, **as_plain(value)}
 
 
@@ -123,11 +119,11 @@ def drift_as_data(drift: "Drift | None") -> dict[str, Any] | None:
     return as_data(drift) if drift is not None else None
 
 
-def error_as_json(url: "URL | None", error: Exception) -> str:
+def error_as_data(url: "URL | None", error: Exception) -> dict[str, Any]:
     """Return the shape of a report for a failed evaluation: `ok` is false, and `error` is the reason."""
     nothing = dict.fromkeys(("url", "dialect", "server_version", "revision", "head"))
     known = {"url": shown(url), "dialect": url.get_backend_name()} if url is not None else {}
-    data = {
+    return {
         **VERSION,
         "ok": False,
         "error": str(error),
@@ -138,7 +134,6 @@ def error_as_json(url: "URL | None", error: Exception) -> str:
         "warnings": [],
         "runbooks": [],
     }
-    return json_text(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def history_as_data(entries: "Sequence[Entry]") -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -28,6 +29,9 @@ from pipestate.status.facts import is_distribution
 from pipestate.status.model import Backfilling, Forced, Observed, RecordedRehearsal, Shown, Status
 from pipestate.status.opening import DAY, lasting, on
 from pipestate.verify.report import Gate
+
+if TYPE_CHECKING:
+    from pipestate.rehearse.against_chain import ChainDrift
 
 BAR = 30
 RECENT = 14 * DAY  # older backfills are history
@@ -173,15 +177,18 @@ def _in_a_line(row: tuple[Text, ...]) -> Text:
     return Text(f"{name} {value}, {age} ago, {source}{', ' if fails else ''}{fails}", row[0].style)
 
 
-def drift_as_lines(drift: Drift) -> Iterator[str]:
+def drift_as_lines(drift: "Drift | ChainDrift") -> Iterator[str]:
     """Answer in the first line; then name each difference."""
-    record = f"the record of {instant(drift.recorded_at.replace(microsecond=0))}, revision {drift.revision or 'base'}"
-    if drift.incomparable is not None:
-        yield f"cannot be compared with {record}: {drift.incomparable}; the next upgrade records the schema anew"
-    elif not drift.differences:
-        yield f"no drift: the schema is as in {record}"
-    else:
-        yield f"drift: {many(len(drift.differences), 'object')} {'differs' if len(drift.differences) == 1 else 'differ'} from {record}"
+    against = f"what the chain builds up to revision {drift.revision}"
+    if isinstance(drift, Drift):
+        at = instant(drift.recorded_at.replace(microsecond=0))
+        against = f"the record of {at}, revision {drift.revision or 'base'}"
+        if drift.incomparable is not None:
+            yield f"cannot be compared with {against}: {drift.incomparable}; the next upgrade records the schema anew"
+            return
+    count = len(drift.differences)
+    differs = f"{many(count, 'object')} {'differs' if count == 1 else 'differ'}"
+    yield f"drift: {differs} from {against}" if count else f"no drift: nothing differs from {against}"
     for each in drift.differences:
         yield f"  {each}"
 
