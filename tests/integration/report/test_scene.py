@@ -136,5 +136,5 @@ def test_views_and_history_are_there(page: Html) -> None:
 def test_a_chart_can_be_read_as_a_table(page: Html) -> None:
     for figure in page.all("figure"):
         rows = [words(each) for each in figure.iter() if each.tag == "tr"]
-        assert rows[0] == "When (UTC) Value"
+        assert rows[0] == "When (UTC) Value Result"
         assert 2 <= len(rows) <= 17
