@@ -153,8 +153,9 @@ def drift(
     from pipestate.cli.formats.status import drift_as_lines
 
     found = (drift_from_chain if against is Against.CHAIN else drift_from_record)(to)
-    record = {"recorded_at": None, "incomparable": None}
-    print_answer(record | as_data(found), drift_as_lines(found), json_=json_)
+    data = as_data(found)
+    keys = ("schema_version", "revision", "recorded_at", "incomparable", "differences")
+    print_answer({key: data.get(key) for key in keys}, drift_as_lines(found), json_=json_)
     raise typer.Exit(1 if found.differences or getattr(found, "incomparable", None) else 0)
 
 

@@ -157,18 +157,11 @@ def _observation(
 
 @dataclass(frozen=True, slots=True)
 class HistoryLine:
-    """Equal entries of the ledger: their number, the newest and the oldest."""
+    """Equal entries of the ledger: the newest, the time of the oldest, and their number."""
 
-    at: datetime
+    entry: Entry
     since: datetime
-    kind: str
-    who: str
-    what: str
-    revision: str | None
     times: int
-
-    def says(self, entry: Entry) -> bool:
-        return (self.who, self.what, self.revision) == (entry.who, entry.what, entry.revision)
 
 
 def read_lines(connection: Connection, window: Window) -> tuple[tuple[HistoryLine, ...], tuple[str, ...]]:
@@ -179,7 +172,7 @@ def read_lines(connection: Connection, window: Window) -> tuple[tuple[HistoryLin
     records = history(connection, Wanted(MOST_READ, window.start, kinds=frozenset({Event.VERIFY})))
     found = history(connection, Wanted(MOST_READ, window.start, kinds=rest), others=others)
     lines = (*fold(records.entries)[:MOST_RECORDS], *fold(found.entries)[:MOST_OTHERS])
-    newest_first = tuple(sorted(lines, key=lambda line: line.at, reverse=True))
+    newest_first = tuple(sorted(lines, key=lambda line: line.entry.at, reverse=True))
     return newest_first, tuple(str(error) for error in (*broken, *found.errors))
 
 
@@ -189,14 +182,13 @@ def fold(entries: Iterable[Entry]) -> tuple[HistoryLine, ...]:
     newest: dict[tuple[str, str], int] = {}
     for entry in entries:
         key = (entry.kind, entry.what.partition(" ")[0] if entry.kind == Event.VERIFY else "")
-        place = newest.get(key)
-        if place is not None and (line := lines[place]).says(entry):
+        place, said = newest.get(key), (entry.who, entry.what, entry.revision)
+        line = lines[place] if place is not None else None
+        if place is not None and line and said == (line.entry.who, line.entry.what, line.entry.revision):
             lines[place] = replace(line, since=entry.at, times=line.times + 1)
         else:
             newest[key] = len(lines)
-            lines.append(
-                HistoryLine(entry.at, entry.at, entry.kind, entry.who, entry.what, entry.revision, 1)
-            )
+            lines.append(HistoryLine(entry, entry.at, 1))
     return tuple(lines)
 
 

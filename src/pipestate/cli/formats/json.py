@@ -13,7 +13,7 @@ from pipestate.verify.report import Outcome, count
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-    from pipestate.fleet.ask import Answer, TenantUpgrade
+    from pipestate.fleet.ask import Answer
     from pipestate.fleet.run import Fleet
     from pipestate.ledger.drift import Drift
     from pipestate.ledger.history import Entry
@@ -34,7 +34,6 @@ SHAPES: Shapes = {
     "Verdict": "id=check_id outcome level require observed message source block duration_ms evidence evidence_rows",
     # drift, plan, history
     "Drift": "revision recorded_at incomparable differences",
-    "ChainDrift": "revision differences",
     "Difference": "kind name change",
     "ChainPlan": "revision=position.current head=position.head steps next=advice",
     "PlannedRevision": "revision title applied gates",
@@ -56,6 +55,7 @@ SHAPES: Shapes = {
     "Answer": "name url=shown_url schema exit_code error dialect server_version revision head duration_ms summary "
     "phases drift pending next=pending.next upgrade warnings",
     "PhaseFound": "phase=name gate wrong",
+    "TenantUpgrade": "wave outcome before applied waiting held",
     "Fleet": "exit_code databases=total asked interrupted=is_interrupted duration_ms exit_codes=codes groups drifted "
     "repeated left waves shard stopped",
     "Group": "databases=names first=names revision=state.revision closed=state.closed error=state.error",
@@ -152,19 +152,12 @@ def answer_as_data(answer: "Answer") -> dict[str, Any]:
     data["pending"] = list(answer.pending.revisions) if answer.pending else None
     if answer.upgrade is not None:  # those that are pending now
         data["pending"] = [each for each in answer.upgrade.pending if each not in answer.upgrade.applied]
-        data["upgrade"] = _upgrade(answer.upgrade)
+        done = answer.upgrade
+        data["upgrade"]["waiting"] = [{"revision": each, "gate": gate} for each, gate in done.waiting]
+        data["upgrade"]["held"] = [
+            {"revision": each, "gated": each not in done.held_ungated} for each in done.held
+        ]
     return data
-
-
-def _upgrade(done: "TenantUpgrade") -> dict[str, Any]:
-    return {
-        "wave": done.wave,
-        "outcome": str(done.outcome),
-        "before": done.before,
-        "applied": list(done.applied),
-        "waiting": [{"revision": revision, "gate": gate} for revision, gate in done.waiting],
-        "held": [{"revision": each, "gated": each not in done.held_ungated} for each in done.held],
-    }
 
 
 def fleet_as_data(fleet: "Fleet") -> dict[str, Any]:
