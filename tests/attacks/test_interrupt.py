@@ -136,7 +136,7 @@ def test_ctrl_c_while_the_command_of_a_notification_runs(gated: Project) -> None
     approve(gated)
     install_ledger(gated.database, gated.root)
     ini = gated.root / "alembic.ini"
-    notify = "pipestate_notify = sh -c 'echo $$ > notifying; exec sleep 600'"
+    notify = "pipestate_notify = sh -c 'sleep 0.5; echo $$ > notifying; exec sleep 600'"
     ini.write_text(ini.read_text().replace("[alembic]\n", f"[alembic]\n{notify}\n", 1))
     notifying = gated.root / "notifying"
     with gated.running("-m", "pipestate", "verify", "--record") as process:
