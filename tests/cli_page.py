@@ -3,7 +3,6 @@
 Options that most commands share (which project, which database) stand once, at the top of the page.
 """
 
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,7 +34,6 @@ These commands serve the migration that comes with pipestate, and belong to no o
 
 def helped(*command: str) -> str:
     """Return what `pipestate COMMAND --help` prints."""
-    os.environ["COLUMNS"] = COLUMNS
     done = CliRunner().invoke(app, [*command, "--help"], prog_name="pipestate", env={"COLUMNS": COLUMNS})
     assert done.exit_code == 0, done.output
     return done.output.strip("\n")

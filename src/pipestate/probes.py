@@ -46,6 +46,22 @@ Probe = Callable[[Path, str], Any]
 
 def run_command(ini: Path, options: str) -> float:
     """Run the program in the ini's directory, and return the printed number."""
+    program, out, err = run_program(ini, options)
+    try:
+        number = float(out.strip())
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        printed = f"{plain(out.strip())[:LONGEST_LINE]!r}" if out.strip() else "nothing"
+        raise Unreachable(f"{program} printed {printed} instead of a number{_first_line(err)}")
+    return number
+
+
+def run_program(ini: Path, options: str, given: str | None = None) -> tuple[str, str, str]:
+    """Run a command line without a shell; return the program's name, its output and its errors.
+
+    `given` is its standard input. Child processes end with it; it fails by its exit code or its time limit.
+    """
     try:
         words = shlex.split(options)
     except ValueError as error:
@@ -56,21 +72,12 @@ def run_command(ini: Path, options: str) -> float:
         words = words[1:]
     if not words:
         raise ConfigError("write the command, for example timeout=30s /usr/local/bin/backlog --total")
-    code, out, err = _run_program(words, ini.resolve().parent if ini.is_file() else ini, timeout_s)
     program = plain(words[0])
-    if code != 0:
-        ending = f"signal {-code}" if code < 0 else f"exit code {code}"
-        raise Unreachable(f"{program} ended with {ending}{_first_line(err)}")
-    return _number(program, out, err)
-
-
-def _run_program(words: list[str], directory: Path, timeout_s: float) -> tuple[int, str, str]:
-    """Run a program until it ends or times out; its child processes end with it."""
     try:
         process = subprocess.Popen(
             words,
-            cwd=directory,
-            stdin=subprocess.DEVNULL,
+            cwd=ini.resolve().parent if ini.is_file() else ini,
+            stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
@@ -79,33 +86,26 @@ def _run_program(words: list[str], directory: Path, timeout_s: float) -> tuple[i
         )
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"cannot run {plain(words[0])}: {plain(why)}") from error
+        raise ConfigError(f"cannot run {program}: {plain(why)}") from error
     try:
-        out, err = process.communicate(timeout=timeout_s)
+        out, err = process.communicate(given, timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
         _end(process)
-        raise Unreachable(f"{plain(words[0])} took longer than {timeout_s:g} s, and was ended") from error
+        raise Unreachable(f"{program} took longer than {timeout_s:g} s, and was ended") from error
     except BaseException:  # Ctrl-C
         _end(process)
         raise
-    return process.returncode, out, err
+    if process.returncode != 0:
+        code = process.returncode
+        ending = f"signal {-code}" if code < 0 else f"exit code {code}"
+        raise Unreachable(f"{program} ended with {ending}{_first_line(err)}")
+    return program, out, err
 
 
 def _end(process: "subprocess.Popen[str]") -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-
-
-def _number(program: str, out: str, err: str) -> float:
-    try:
-        number = float(out.strip())
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        printed = f"{plain(out.strip())[:LONGEST_LINE]!r}" if out.strip() else "nothing"
-        raise Unreachable(f"{program} printed {printed} instead of a number{_first_line(err)}")
-    return number
 
 
 def _first_line(err: str) -> str:

@@ -28,7 +28,7 @@ def test_the_page_is_written_whatever_the_gates_say(legacy_0005: Database, tmp_p
     assert done.stderr.startswith(f"wrote {file} (")
     page = Html(file.read_text())
     must_be_whole(page)
-    assert "gates are closed" in page.words
+    assert "Closed: sites-consolidation/backfill (" in page.words
 
 
 def test_runbooks_can_be_named_and_the_page_can_go_to_stdout(pg_expanded: Chain) -> None:

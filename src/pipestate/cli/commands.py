@@ -4,11 +4,10 @@ Help shows options as people type them, with their meaning beside or, on narrow 
 shows types (`<float range>`) instead of values, and cuts off long names.
 """
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 import typer.main
@@ -17,10 +16,6 @@ from typer.core import TyperGroup
 from pipestate.cli.output import console, say
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.database.interrupt import telling
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 OWN = {
     "init": "pipestate.cli.init:init",
@@ -50,9 +45,6 @@ OWN = {
 DEMO = "demo"  # a command of the application, offered in every project
 # `downgrade` takes `-1` as a revision, so unknown options are passed on.
 _SETTINGS = {"downgrade": {"ignore_unknown_options": True}}
-INDENT = 2
-GAP = 2
-BLANKS = re.compile(r" +((?:\x1b\[\d*m)*)$", re.MULTILINE)  # blanks before a line break
 TITLES = ("Arguments", "Options")
 
 
@@ -81,7 +73,7 @@ class Commands(TyperGroup):
         return list(usage(self, ctx))
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        formatter.write(page(self, ctx))
+        write_help(self, ctx, formatter)
 
     @property
     def added(self) -> set[str]:
@@ -152,7 +144,7 @@ Rows = Sequence[tuple[str, str]]
 def explain(command: Any) -> Any:
     """Give a command and its subcommands this help."""
     command.collect_usage_pieces = lambda context: list(usage(command, context))
-    command.format_help = lambda context, formatter: formatter.write(page(command, context))
+    command.format_help = lambda context, formatter: write_help(command, context, formatter)
     for below in getattr(command, "commands", {}).values():
         explain(below)
     return command
@@ -168,19 +160,16 @@ def usage(command: Any, context: Any) -> Iterator[str]:
         yield "COMMAND ..."
 
 
-def page(command: Any, context: Any) -> str:
+def write_help(command: Any, context: Any, formatter: Any) -> None:
     """Write the whole help for the terminal's width."""
-    from rich.text import Text
-
-    screen = console()
-    with screen.capture() as written:
-        screen.print(Text(f"Usage: {context.command_path} {' '.join(usage(command, context))}", "bold"))
-        for paragraph in (command.help or "").split("\n\n"):
-            screen.print(f"\n{' '.join(paragraph.split())}", soft_wrap=False)
-        for title, rows in _sections(command, context):
-            screen.print(Text(f"\n{title}:", "bold"))
-            _print_rows(rows, screen)
-    return BLANKS.sub(r"\1", written.get())
+    formatter.width = console().width
+    formatter.write_usage(context.command_path, " ".join(usage(command, context)))
+    for paragraph in (command.help or "").split("\n\n"):
+        formatter.write_paragraph()
+        formatter.write_text(" ".join(paragraph.split()))
+    for title, rows in _sections(command, context):
+        with formatter.section(title):
+            formatter.write_dl(rows)
 
 
 def _sections(command: Any, context: Any) -> Iterator[tuple[str, Rows]]:
@@ -261,18 +250,3 @@ def _meaning(parameter: Any) -> str:
         notes.append(f"default {value}")
     told = "; ".join(note for note in notes if note)
     return (parameter.help or "") + (f" ({told})" if told else "")
-
-
-def _print_rows(rows: Rows, screen: "Console") -> None:
-    """Print names and meanings in two columns; a long name has its meaning below."""
-    from rich.text import Text
-
-    column = min(max(len(name) for name, _ in rows), screen.width // 2 - INDENT - GAP)
-    for name, meaning in rows:
-        lines = Text.from_markup(meaning).wrap(screen, screen.width - INDENT - column - GAP)
-        head = Text(" " * INDENT).append(name, "cyan")
-        if len(name) <= column and lines:
-            head.append(" " * (column - len(name) + GAP)).append_text(lines.pop(0))
-        screen.print(head, soft_wrap=True)
-        for line in lines:
-            screen.print(Text(" " * (INDENT + column + GAP)).append_text(line), soft_wrap=True)

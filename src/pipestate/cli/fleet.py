@@ -35,7 +35,7 @@ Databases = Annotated[
     typer.Option(
         "--databases",
         metavar="FILE|-",
-        help="A URL a line, or a URL and a query that returns databases: or schemas: (docs/how-to/several-databases.md); - is stdin.",
+        help="A URL a line; behind it databases: or schemas: and a query that returns their names. - is stdin.",
     ),
 ]
 Jobs = Annotated[int, typer.Option("--jobs", min=1, max=64, help="Databases that are asked at once.")]

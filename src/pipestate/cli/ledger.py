@@ -65,7 +65,7 @@ def observe(
 ) -> None:
     """Record numbers from outside the database, for checks: those of the probes, and those of --set.
 
-    The section \\[pipestate:observe] of alembic.ini names the probes.
+    The section [pipestate:observe] of alembic.ini names the probes.
 
     Example: pipestate observe --set open_tickets=12
     """
@@ -143,9 +143,8 @@ def wanted_lines(limit: int, since: str | None, runbook: str | None, kinds: list
 
 def show_entries(entries: "Sequence[Entry]", to: Target, limit: int, *, json_: bool) -> None:
     from pipestate.cli.formats.json import history_as_data
-    from pipestate.cli.formats.layout import database_name
     from pipestate.cli.formats.plan import print_history
-    from pipestate.database.urls import shown
+    from pipestate.database.urls import database_name, shown
 
     if json_:
         print_json(history_as_data(entries))

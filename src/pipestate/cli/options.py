@@ -107,7 +107,7 @@ def flag(name: str, *, panel: str, help: str) -> Any:
 
 
 _INI = "Its alembic.ini; else ALEMBIC_CONFIG, else the one in this directory."
-_SECTION = "Its section in that file, where it is not \\[alembic]."
+_SECTION = "Its section in that file, where it is not [alembic]."
 _SCRIPTS = "Its directory with env.py, where it has no alembic.ini."
 _SHIPPED = "The migration that comes with pipestate."
 _URL = "Else PIPESTATE_DATABASE_URL or DATABASE_URL, else sqlalchemy.url of alembic.ini."

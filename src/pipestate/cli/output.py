@@ -1,20 +1,19 @@
 """Output of commands: stdout or a file, in the chosen format; progress of long work on stderr."""
 
 import errno
-import io
 import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 from pipestate.core.errors import ConfigError, Unreachable
-from pipestate.core.progress import Checking, Progress, no_progress
+from pipestate.core.progress import Progress, no_progress
 from pipestate.core.text import json_text, plain, print_lines, replace_text
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 
 LOG_WIDTH = 100
 BAR_EVERY_S = 0.1
-CHECKING_AFTER_S = 1.0
 
 
 class Format(StrEnum):
@@ -96,13 +94,19 @@ def show(
     most: int | None = None,
 ) -> None:
     """Render the report, into a file if one is named; then print a file's answer and warnings on stderr."""
-    if form is Format.CONSOLE and output is None:
+    if form is not Format.CONSOLE:
+        put(render(report, form, calls, latest), output, at_once=form is Format.OPENMETRICS)
+    else:
+        from rich.console import Console
+
         from pipestate.cli.formats.verify import print_report
 
-        print_report(report, console(), calls, verbose=verbose, most=most)
-    else:
-        text = render(report, form, calls, latest, verbose=verbose, most=most)
-        put(text, output, at_once=form is Format.OPENMETRICS)
+        file = Console(highlight=False, width=LOG_WIDTH, no_color=True, force_terminal=False)
+        screen = console() if output is None else file
+        with nullcontext() if output is None else screen.capture() as written:
+            print_report(report, screen, calls, verbose=verbose, most=most)
+        if written is not None:
+            put(written.get().rstrip(), output)
     if output is not None:
         from pipestate.cli.formats.verify import closing_line
 
@@ -137,46 +141,21 @@ def put(text: str, output: Path | None, *, at_once: bool = False) -> None:
         raise kind(f"cannot write {output}: {error.strerror}") from error
 
 
-def render(
-    report: "Report",
-    form: Format,
-    calls: "Calls",
-    latest: "Latest | None" = None,
-    *,
-    verbose: bool = False,
-    most: int | None = None,
-) -> str:
-    """Render the report; import only the chosen format, so that commands start fast."""
+def render(report: "Report", form: Format, calls: "Calls", latest: "Latest | None" = None) -> str:
+    """Render the report for a program; import only the chosen format, so that commands start fast."""
     if form is Format.JSON:
-        from pipestate.cli.formats.json import as_json
+        from pipestate.cli.formats.json import as_data
 
-        return as_json(report)
-    if form is Format.JUNIT:
-        from pipestate.cli.formats.ci import as_junit
-
-        return as_junit(report)
-    if form is Format.GITHUB:
-        from pipestate.cli.formats.ci import as_github
-
-        return as_github(report, calls)
-    if form is Format.MARKDOWN:
-        from pipestate.cli.formats.ci import as_markdown
-
-        return as_markdown(report, calls)
+        return dumped(as_data(report))
     if form is Format.OPENMETRICS:
         from pipestate.cli.formats.openmetrics import as_openmetrics
 
         return as_openmetrics(report, latest)
-    if form is not Format.CONSOLE:
-        assert_never(form)
-    from rich.console import Console
+    from pipestate.cli.formats import ci
 
-    from pipestate.cli.formats.verify import print_report
-
-    plain = Console(highlight=False, width=LOG_WIDTH, no_color=True, file=io.StringIO())
-    print_report(report, plain, calls, verbose=verbose, most=most)
-    assert isinstance(plain.file, io.StringIO)
-    return plain.file.getvalue().rstrip()
+    if form is Format.JUNIT:
+        return ci.as_junit(report)
+    return ci.as_github(report, calls) if form is Format.GITHUB else ci.as_markdown(report, calls)
 
 
 @contextmanager
@@ -206,38 +185,21 @@ def progress(what: str, unit: str) -> Iterator[Progress]:
 
 
 @contextmanager
-def stopwatch() -> Iterator[Callable[[str], None]]:
-    """Show the current step and its duration; each new text restarts the clock.
+def stopwatch(after_s: float = 0.0) -> Iterator[Callable[[str], None]]:
+    """Show the current step and its duration on a terminal, after this time; each new text restarts the clock.
 
     It refreshes twice a second, so as not to disturb measurements.
     """
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    import rich.progress
-    from rich.console import Console
-    from rich.progress import TextColumn, TimeElapsedColumn
+    now = ["connecting", time.monotonic()]
 
-    columns = (TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    screen = Console(stderr=True)
-    with rich.progress.Progress(*columns, console=screen, transient=True, refresh_per_second=2) as line:
-        task = line.add_task("")
-        yield lambda text: line.reset(task, description=plain(text), total=None)
-
-
-@contextmanager
-def checking() -> Iterator[Checking | None]:
-    """Show the running check, its number and the duration, after the first second."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    began, now = time.monotonic(), [""]
-
-    def tell(check: str, number: int, total: int) -> None:
-        now[0] = f"check {number} of {total}: {check}"
+    def tell(text: str) -> None:
+        now[:] = plain(text), time.monotonic()
 
     with ExitStack() as shown:
-        timer = threading.Timer(CHECKING_AFTER_S, lambda: _show(shown, now, began))
+        timer = threading.Timer(after_s, lambda: _show(shown, now))
         timer.daemon = True
         timer.start()
         try:
@@ -247,17 +209,21 @@ def checking() -> Iterator[Checking | None]:
             timer.join()  # the timer may have begun to show; the stack removes that
 
 
-def _show(shown: ExitStack, now: list[str], began: float) -> None:
+def _show(shown: ExitStack, now: list[Any]) -> None:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
     def line() -> Text:
-        said = f"{time.monotonic() - began:.0f} s, {now[0] or 'connecting'}"
-        return Text(said, "dim", no_wrap=True, overflow="ellipsis")
+        text, began = now
+        return Text(f"{time.monotonic() - began:.0f} s, {text}", "dim", no_wrap=True, overflow="ellipsis")
 
-    console = Console(stderr=True)
     live = Live(
-        get_renderable=line, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
+        get_renderable=line,
+        console=Console(stderr=True),
+        transient=True,
+        refresh_per_second=2,
+        redirect_stdout=False,
+        redirect_stderr=False,
     )
     shown.enter_context(live)

@@ -19,17 +19,19 @@ from pipestate.cli.options import (
     Verbose,
     project_options,
 )
-from pipestate.cli.output import console, print_json, put, refuse_unwritable, say, warn
+from pipestate.cli.output import console, print_answer, print_json, put, refuse_unwritable, say, warn
 from pipestate.cli.verify import locating
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.database.interrupt import Interrupted
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from sqlalchemy import Connection
 
+    from pipestate.ledger.drift import Drift
     from pipestate.ledger.soft_drops import SoftDropped
     from pipestate.project.graph import Position
+    from pipestate.rehearse.against_chain import ChainDrift
     from pipestate.runbook.model import Runbook
     from pipestate.status.model import Status
     from pipestate.status.plan import ChainPlan
@@ -45,7 +47,6 @@ class Against(StrEnum):
 
 EVERY_S = 5.0
 STDOUT = Path("-")
-TICK_S = 0.2  # delay until a resized window is redrawn
 
 
 @project_options
@@ -148,37 +149,34 @@ def drift(
 
     Example: pipestate drift --against chain
     """
-    if against is Against.CHAIN:
-        raise typer.Exit(show_chain_drift(to, json_=json_))
-    from pipestate.cli.formats.json import drift_as_data
+    from pipestate.cli.formats.json import as_data
     from pipestate.cli.formats.status import drift_as_lines
+
+    found = (drift_from_chain if against is Against.CHAIN else drift_from_record)(to)
+    data = as_data(found)
+    keys = ("schema_version", "revision", "recorded_at", "incomparable", "differences")
+    print_answer({key: data.get(key) for key in keys}, drift_as_lines(found), json_=json_)
+    raise typer.Exit(1 if found.differences or getattr(found, "incomparable", None) else 0)
+
+
+def drift_from_record(to: Target) -> "Drift":
+    """Compare the database with the schema of its last record."""
     from pipestate.database import connections as db
     from pipestate.ledger.drift import require_drift
     from pipestate.ledger.state import require_shown
 
     with db.reader(to.url) as connection:
         require_shown(connection, lambda: to.locate(connection))
-        found = require_drift(connection)
-    if json_:
-        print_json(drift_as_data(found))
-    else:
-        say("\n".join(drift_as_lines(found)))
-    raise typer.Exit(1 if found.sentence else 0)
+        return require_drift(connection)
 
 
-def show_chain_drift(to: Target, *, json_: bool) -> int:
-    """Compare the database with its chain; return the exit code."""
-    from pipestate.cli.formats.chain_drift import chain_drift_as_data, chain_drift_as_lines
+def drift_from_chain(to: Target) -> "ChainDrift":
+    """Compare the database with what its chain builds."""
     from pipestate.rehearse.against_chain import compare_with_chain
     from pipestate.rehearse.clone import Job
 
     job = Job(to.url, None, to.project, to.chain, to.locate)
-    found = compare_with_chain(job, lambda said: say(f"pipestate: {said}", err=True))
-    if json_:
-        print_json(chain_drift_as_data(found))
-    else:
-        say("\n".join(chain_drift_as_lines(found)))
-    return 1 if found.differences else 0
+    return compare_with_chain(job, lambda said: say(f"pipestate: {said}", err=True))
 
 
 @project_options
@@ -251,65 +249,40 @@ Draw = Callable[[int], "RenderableType"]
 def redraw(look: Callable[[], Draw], every_s: float) -> None:
     """Draw the picture that `look` returns for the terminal's width, and repeat.
 
-    The first call must succeed. Later errors, such as a lost connection or a half-edited runbook, appear below the
+    The first call must succeed. Later errors, such as a lost connection or a half-edited runbook, appear above the
     last picture, and the call is repeated. Ctrl-C ends it with exit code 0.
     """
     if not sys.stdout.isatty():
         raise ConfigError("--watch draws on a terminal, and this is none: leave it out, or take --json")
-    try:
-        _show(look, every_s)
-    except (KeyboardInterrupt, Interrupted):
-        say("stopped watching; nothing was changed", err=True)
-
-
-def _show(look: Callable[[], Draw], every_s: float) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False)
-    draw, problem = look(), ""
-    with console.screen(hide_cursor=True):
-        while True:
-            _wait(console, draw, problem, every_s)
-            try:
-                draw, problem = look(), ""
-            except Interrupted:
-                raise
-            except PipestateError as error:
-                problem = str(error)
-
-
-def _wait(console: "Console", draw: Draw, problem: str, every_s: float) -> None:
-    """Draw, and redraw whenever the window changes its size, until the next update is due."""
-    end, looked, size = time.monotonic() + every_s, datetime.now(UTC), None
-    while time.monotonic() < end:
-        if console.size != size:
-            size = console.size
-            _draw(console, draw, _footer(looked, problem, every_s))
-        time.sleep(min(TICK_S, max(0.0, end - time.monotonic())))
-
-
-def _footer(looked: datetime, problem: str, every_s: float) -> tuple[str, str]:
-    """Write the time, or the error, with its style."""
-    if problem:
-        return f"{looked:%H:%M:%S} UTC: {problem}; trying again every {every_s:g} s", "bold red"
-    return f"{looked:%H:%M:%S} UTC, every {every_s:g} s, Ctrl-C ends it", "dim"
-
-
-def _draw(console: "Console", draw: Draw, footer: tuple[str, str]) -> None:
-    """Fill the screen; the last line counts the lines that do not fit."""
-    from rich.control import Control
-    from rich.segment import Segment, Segments
+    from rich.console import Console, Group
+    from rich.live import Live
     from rich.text import Text
 
     from pipestate.core.text import plain
 
-    below = console.render_lines(Text(plain(footer[0]), footer[1]))
-    lines = console.render_lines(draw(console.width))
-    room = max(0, console.height - len(below))
-    if len(lines) > room:
-        more = Text(f"{len(lines) - room + 1} more lines: a higher window shows them", "dim")
-        lines = [*lines[: max(0, room - 1)], *console.render_lines(more)]
-    lines += [[Segment(" " * console.width)]] * (room - len(lines))
-    shown = [*lines, *below][: console.height]
-    apart = [segment for line in shown for segment in (*line, Segment.line())]
-    console.print(Control.home(), Segments(apart[:-1]), end="")
+    console = Console(highlight=False)
+    looked, problem = datetime.now(UTC), ""
+
+    def screen() -> Group:
+        picture = draw(console.width)
+        said = f"every {every_s:g} s, Ctrl-C ends it"
+        hidden = len(console.render_lines(picture)) + 1 - console.height
+        if problem:
+            said = f"{plain(problem)}; trying again {said}"
+        elif hidden > 0:
+            said += f"; {hidden} more lines: a higher window shows them"
+        return Group(Text(f"{looked:%H:%M:%S} UTC, {said}", "bold red" if problem else "dim"), picture)
+
+    try:
+        draw = look()
+        with Live(get_renderable=screen, console=console, screen=True):
+            while True:
+                time.sleep(every_s)
+                try:
+                    draw, looked, problem = look(), datetime.now(UTC), ""
+                except Interrupted:
+                    raise
+                except PipestateError as error:
+                    looked, problem = datetime.now(UTC), str(error)
+    except (KeyboardInterrupt, Interrupted):
+        say("stopped watching; nothing was changed", err=True)

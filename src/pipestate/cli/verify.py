@@ -1,6 +1,6 @@
 """The commands `verify` and `gate`: they run the runbooks' checks, read-only."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from pipestate.cli.options import (
     complete_phase,
     project_options,
 )
-from pipestate.cli.output import Format, checking, put, say, show
+from pipestate.cli.output import Format, dumped, put, say, show, stopwatch
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.database.interrupt import Interrupted, telling
 from pipestate.database.urls import shown
@@ -28,13 +28,13 @@ from pipestate.database.urls import shown
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-    from pipestate.cli.notify import Webhook
     from pipestate.ledger.latest import Latest
     from pipestate.project.graph import Position
     from pipestate.runbook.model import Runbook
     from pipestate.verify.report import Report
 
 ALL_ROWS = 2_000_000_000
+CHECKING_AFTER_S = 1.0
 Jobs = Annotated[
     int, typer.Option("--jobs", metavar="N", min=1, max=32, help="Run N checks at once, on one snapshot.")
 ]
@@ -58,14 +58,6 @@ def verify(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report into this file.")
     ] = None,
     record: Annotated[bool, typer.Option("--record", help="Write the result into the ledger.")] = False,
-    notify: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--notify",
-            metavar="URL",
-            help="Notify this webhook when a gate opens or closes; needs --record, repeatable.",
-        ),
-    ] = None,
     apply_migration: Annotated[
         bool, typer.Option("--apply-migration", help="Upgrade to the first gate before the checks run.")
     ] = False,
@@ -86,18 +78,13 @@ def verify(
 
     chosen = Format.JSON if json_ else form
     most = parse_evidence(evidence)
-    webhooks: list[Webhook] = []
-    if notify or record:
-        from pipestate.cli.notify import find_webhooks
-
-        webhooks = find_webhooks(notify, record=record)
-    with errors_for_machines(to, chosen, output, webhooks):
+    with errors_for_machines(to, chosen, output):
         books = locate_runbooks(to.project, runbooks or [], phases or [])
         if apply_migration:
             upgrade_ungated(to)
         report = check(to, books, phases or [], timeout=timeout, jobs=jobs, most=most)
         if record:
-            write_down(to, report, webhooks)
+            write_down(to, report)
     latest = latest_of(to) if chosen is Format.OPENMETRICS else None
     show(report, chosen, output, to.calls, latest, verbose=verbose, most=most)
     raise typer.Exit(report.exit_code)
@@ -167,21 +154,15 @@ def ask_until_open(ask: Callable[[], "Report"], phase: str, wait: str) -> "Repor
 
 
 @contextmanager
-def errors_for_machines(
-    to: Target, form: Format, output: Path | None = None, webhooks: "Sequence[Webhook]" = ()
-) -> Iterator[None]:
-    """Tell webhooks of a failed evaluation, and write JSON or metrics for it; stderr gets the error message."""
+def errors_for_machines(to: Target, form: Format, output: Path | None = None) -> Iterator[None]:
+    """Write JSON or metrics for a failed evaluation; stderr gets the error message."""
     try:
         yield
     except PipestateError as error:
-        if webhooks and not isinstance(error, Interrupted):
-            from pipestate.cli.notify import notify_failure
-
-            notify_failure(webhooks, to.url, error)
         if form is Format.JSON:
-            from pipestate.cli.formats.json import error_as_json
+            from pipestate.cli.formats.json import error_as_data
 
-            put(error_as_json(to.url, error), output)
+            put(dumped(error_as_data(to.url, error)), output)
         elif form is Format.OPENMETRICS:
             from pipestate.cli.formats.openmetrics import error_as_openmetrics
 
@@ -212,14 +193,14 @@ def check(
     found = find_phases(books, names, lambda phase: to.calls.pipestate(f"{command} {phase}"))
     asked = dict.fromkeys(book for book, _ in found)
     phases = find_phases(resolve_opens(to.chain, asked, to.project.named), names)
-    with checking() as on_check:
+    with stopwatch(CHECKING_AFTER_S) as tell:
         report = verify(
             to.url,
             phases,
             locating(to, said.append),
             timeout_s=timeout,
             jobs=jobs,
-            on_check=on_check,
+            on_check=lambda check, number, total: tell(f"check {number} of {total}: {check}"),
             trusting=trusting,
             most=most or EVIDENCE_ROWS,
         )
@@ -239,22 +220,23 @@ def locating(to: Target, warn: Callable[[str], None]) -> "Callable[[Connection],
     return locate
 
 
-def write_down(to: Target, report: "Report", webhooks: "Sequence[Webhook]") -> None:
-    """Record the run in the ledger; then send its news to the webhooks."""
+def write_down(to: Target, report: "Report") -> None:
+    """Record the run in the ledger; then run the command of the ini, if a gate has changed."""
     from pipestate.database import connections as db
     from pipestate.ledger.record import record_report
 
+    command = to.project.option("pipestate_notify")
     with db.writer(to.url) as connection:
         to.locate(connection)
-        if webhooks:
-            from pipestate.cli.notify import find_news
+        if command:
+            from pipestate.cli.notify import find_changes
 
-            news = find_news(connection, report)
+            changes = find_changes(connection, report)
         record_report(connection, report, event="verify")
-    if webhooks and news:
-        from pipestate.cli.notify import notice_of, tell
+    if command and changes:
+        from pipestate.cli.notify import notify
 
-        tell(webhooks, notice_of(report, news))
+        notify(to.project, command, report, changes)
 
 
 def latest_of(to: Target) -> "Latest | None":

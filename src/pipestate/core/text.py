@@ -10,6 +10,7 @@ import re
 import shutil
 import textwrap
 import unicodedata
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -96,16 +97,6 @@ def markdown_code(text: str) -> str:
     return plain(text).replace("`", "ˋ").replace("|", "\\|")
 
 
-def slack(text: str) -> str:
-    r"""Escape lines of text for Slack and compatible services: mentions, links, images and code become literal.
-
-    >>> slack("<!channel> @here [a](http://e) `b`")
-    '&lt;!channel&gt; @\u200bhere [a]\u200b(http://e) ˋbˋ'
-    """
-    shown = plain_lines(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return shown.replace("@", "@\u200b").replace("](", "]\u200b(").replace("`", "ˋ")
-
-
 def metric_label(text: str) -> str:
     r"""Escape a text for the value of a label, between quotation marks.
 
@@ -160,6 +151,19 @@ def _visible(character: str) -> str:
 
 
 # Numbers with nouns and units.
+
+
+def listed(names: Iterable[str], most: int = 3) -> str:
+    """Name the first few, and count the others.
+
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c", "d", "e"])
+    ('a', 'a and b', 'a, b, c and 2 more')
+    """
+    every = list(names)
+    first = every[:most]
+    if len(every) > most:
+        return f"{', '.join(first)} and {len(every) - most} more"
+    return " and ".join(filter(None, (", ".join(first[:-1]), first[-1] if first else "")))
 
 
 def many(count: int, noun: str, several: str | None = None) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipestate.core.errors import ConfigError
-from pipestate.core.text import plain
+from pipestate.core.text import plain, shorter_path
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -166,6 +166,41 @@ def shown(url: "URL") -> str:
     )
     # SQLAlchemy 2.0 leaves control characters in a name unescaped.
     return plain(address + mark + query.replace("%2F", "/").replace("%3A", ":"))
+
+
+def name_and_place(url: str) -> tuple[str, str]:
+    """Return a database's name and its host, for people: a socket is on this machine, a file is its own place.
+
+    >>> name_and_place("postgresql://ops:***@db.example.com:5433/shop"), name_and_place("sqlite:///shop.db")
+    (('shop', 'db.example.com:5433'), ('shop.db', ''))
+    >>> name_and_place("postgresql://ops@/shop?host=%2Frun%2Fpostgresql"), name_and_place("postgresql:///?service=live")
+    (('shop', 'this machine'), ('default database', 'service live'))
+    """
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    from pipestate.database.connections import engine_of
+
+    try:
+        parts = make_url(url)
+    except (ArgumentError, ValueError):
+        return url, ""
+    if engine_of(parts).IS_FILE:
+        return shorter_path(parts.database or "") or url, ""
+    name = parts.database or parts.username or "default database"
+    if "service" in parts.query:
+        return name, f"service {parts.query['service']}"
+    found = parts.host or parts.query.get("host") or os.environ.get("PGHOST", "")
+    hosts = [found] if isinstance(found, str) else [*found]
+    if all(host.startswith(("/", "@")) or not host for host in hosts):
+        return name, "this machine"
+    port = parts.port or parts.query.get("port")
+    return name, ", ".join(hosts) + (f":{port}" if port else "")
+
+
+def database_name(url: str) -> str:
+    """Name a database and its host in a text."""
+    return " on ".join(filter(None, name_and_place(url)))
 
 
 def without_secrets(message: str, url: "URL") -> str:

@@ -3,21 +3,16 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from markupsafe import Markup
 
 from pipestate.core.text import many
 from pipestate.report.series import Gap, Point, Series, Window, gaps
 
-_STEPS = [
-    *(timedelta(hours=hours) for hours in (1, 3, 6, 12)),
-    *(timedelta(days=days) for days in (1, 2, 5, 7, 14, 30, 61, 122, 365)),
-]
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"))
 FAR = 1e300
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MOST_ROWS = 16
+DAY = timedelta(days=1)
 # Coordinates are those of a plot that is WIDE by HIGH. A browser stretches it to the available width.
 WIDE, HIGH = 1000, 120
 TOP = 8
@@ -48,17 +43,6 @@ def _drawable(value: float) -> float:
     return 0.0 if abs(value) < 1 / FAR else max(-FAR, min(FAR, value))
 
 
-def ticks(low: float, high: float, most: int = 3) -> list[float]:
-    """Return at most so many round values between two ends.
-
-    >>> ticks(0, 10), ticks(97, 100)
-    ([0.0, 5.0, 10.0], [98.0, 100.0])
-    """
-    step = _step(high - low, most - 1)
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-    return [round(number * step, 12) for number in range(first, last + 1)]
-
-
 def _step(length: float, parts: int) -> float:
     """Return the smallest of 1, 2, 5, 10, … that divides a length into at most so many parts."""
     if length <= 0 or not math.isfinite(length):
@@ -69,23 +53,18 @@ def _step(length: float, parts: int) -> float:
     )
 
 
-def time_ticks(start: datetime, end: datetime, most: int = 5) -> list[tuple[datetime, str]]:
-    """Return at most so many round moments between two, in UTC, with their labels.
+def time_ticks(window: Window) -> list[tuple[datetime, str]]:
+    """Return at most five midnights of the window, in UTC, with their labels.
 
-    >>> [label for _, label in time_ticks(_EPOCH, _EPOCH + timedelta(days=8))]
-    ['1 Jan', '3 Jan', '5 Jan', '7 Jan', '9 Jan']
+    >>> start = datetime(2026, 1, 1, 6)
+    >>> [label for _, label in time_ticks(Window(start, start + 8 * DAY))]
+    ['2 Jan', '5 Jan', '8 Jan']
     """
-    length = end - start
-    step = next((step for step in _STEPS if length / step <= most - 0.5), _STEPS[-1])
-    first = -((_EPOCH - start) // step) if start > _EPOCH else 0
-    moments = [_EPOCH + number * step for number in range(first, (end - _EPOCH) // step + 1)]
-    return [(moment, _moment(moment, step)) for moment in moments[:most]]
-
-
-def _moment(moment: datetime, step: timedelta) -> str:
-    if step < timedelta(days=1):
-        return f"{moment:%H:%M}" if moment.hour else f"{moment.day} {moment:%b}"
-    return f"{moment.day} {moment:%b}" if step < timedelta(days=365) else f"{moment:%Y}"
+    step = window.length // (4 * DAY) + 1
+    first = window.start.replace(hour=0, minute=0, second=0, microsecond=0) + DAY
+    moments = [first + number * step * DAY for number in range(5)]
+    form = "%b" if step < 60 else "%b %Y"
+    return [(at, f"{at.day} {at:{form}}") for at in moments if at <= window.end]
 
 
 def tick(value: float) -> str:
@@ -114,42 +93,11 @@ def number(value: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Summary of the points in one part of the window; None if it has no number."""
-
-    start: datetime
-    end: datetime
-    lowest: float | None
-    highest: float | None
-    latest: float | None
-    failed: int
-
-
-def spans(series: Series, window: Window) -> list[Span]:
-    """Summarise the points, newest first; skip parts without points."""
-    parts: dict[int, list[Point]] = {}
-    for point in series.points:
-        part = min(MOST_ROWS - 1, window.slot(point.at, MOST_ROWS)) if window.length else 0
-        parts.setdefault(part, []).append(point)
-    return [_span(points) for _, points in sorted(parts.items(), reverse=True)]
-
-
-def _span(points: list[Point]) -> Span:
-    values = [point.value for point in points if point.value is not None]
-    known: Iterator[float | None] = iter((min(values), max(values), values[-1]) if values else ())
-    low, high, latest = next(known, None), next(known, None), next(known, None)
-    failed = sum(not point.held for point in points)
-    return Span(points[0].at, points[-1].at, low, high, latest, failed)
-
-
-@dataclass(frozen=True, slots=True)
 class Limit:
     """A comparison of a criterion: its line, its text, and the side on which a value fails."""
 
     words: str
     words_y: float
-    left: int
-    right: int
     y: float
     wrong_top: float
     wrong_height: float
@@ -192,14 +140,14 @@ class _Frame:
 
 
 def draw(series: Series, window: Window) -> Drawing:
-    limits = [float(each.value) for stretch in series.stretches for each in stretch.comparisons]
+    limits = [float(each.value) for each in series.comparisons]
     frame = _Frame(window, *nice_range([*series.values, *limits] or [0.0]))
     missing = gaps(series, window)
     known = [point for point in series.points if point.value is not None]
     return Drawing(
         f"{series.title}, {series.column}: {describe(series, missing)}",
-        [(frame.y(value), tick(value)) for value in ticks(frame.low, frame.high)],
-        [(frame.x(at), label) for at, label in time_ticks(window.start, window.end)],
+        [(frame.y(value), tick(value)) for value in (frame.low, (frame.low + frame.high) / 2, frame.high)],
+        [(frame.x(at), label) for at, label in time_ticks(window)],
         [(frame.x(gap.start), max(2, frame.x(gap.end) - frame.x(gap.start)), gap) for gap in missing],
         list(_limits(series, frame)),
         Markup("").join(_line(series.points, missing, frame)),
@@ -226,17 +174,14 @@ def describe(series: Series, missing: Sequence[Gap]) -> str:
 
 
 def _limits(series: Series, frame: _Frame) -> Iterator[Limit]:
-    """Draw each criterion from its first point up to the first point of the next one."""
-    starts = [frame.x(stretch.points[0].at) for stretch in series.stretches]
-    lefts, rights = [0, *starts[1:]], [*starts[1:], WIDE]
-    for stretch, left, right in zip(series.stretches, lefts, rights, strict=False):
-        for comparison in stretch.comparisons:
-            y = frame.y(float(comparison.value))
-            wrong = (TOP, y - TOP) if comparison.op in ("<", "<=") else (y, 0.0)
-            if comparison.op in (">", ">="):
-                wrong = (y, HIGH - y)
-            words_y = y - 4 if y > LABEL_HEIGHT else y + LABEL_HEIGHT
-            yield Limit(comparison.required, words_y, left, right, y, *wrong)
+    """Draw each comparison of the criterion, and mark its wrong side."""
+    for comparison in series.comparisons:
+        y = frame.y(float(comparison.value))
+        wrong = (TOP, y - TOP) if comparison.op in ("<", "<=") else (y, 0.0)
+        if comparison.op in (">", ">="):
+            wrong = (y, HIGH - y)
+        words_y = y - 4 if y > LABEL_HEIGHT else y + LABEL_HEIGHT
+        yield Limit(comparison.required, words_y, y, *wrong)
 
 
 def _line(points: Sequence[Point], missing: Sequence[Gap], frame: _Frame) -> Iterator[str]:

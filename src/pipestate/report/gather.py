@@ -20,7 +20,6 @@ from pipestate.report.series import (
     Window,
     as_number,
     extremes,
-    in_time_spans,
     limits,
     observation_limits,
     observed_value,
@@ -70,9 +69,13 @@ def check_series(connection: Connection, runbook: Runbook, phase: Phase, window:
                 found.setdefault((row.check_id, column), []).append(judged)
     thinned = total - len(runs)
     return [
-        Series(f"{runbook.name}/{phase.name}/{check}", column, in_time_spans(points), len(points) + thinned)
-        for (check, column), points in sorted(found.items(), key=lambda item: asked.index(item[0][0]))
-        if any(point.value is not None for _, point in points)
+        Series(
+            *(f"{runbook.name}/{phase.name}/{check}", column, judged[-1][0]),
+            tuple(point for _, point in judged),
+            len(judged) + thinned,
+        )
+        for (check, column), judged in sorted(found.items(), key=lambda item: asked.index(item[0][0]))
+        if any(point.value is not None for _, point in judged)
     ]
 
 
@@ -149,23 +152,16 @@ def _observation(
         for row in rows
     )
     total, kept = thin(points, window, extremes, slots=MOST_POINTS // 2)
-    return Series(name, "value", in_time_spans((comparisons, point) for point in kept), total)
+    return Series(name, "value", comparisons, tuple(kept), total)
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryLine:
-    """Equal entries of the ledger: their number, the newest and the oldest."""
+    """Equal entries of the ledger: the newest, the time of the oldest, and their number."""
 
-    at: datetime
+    entry: Entry
     since: datetime
-    kind: str
-    who: str
-    what: str
-    revision: str | None
     times: int
-
-    def says(self, entry: Entry) -> bool:
-        return (self.who, self.what, self.revision) == (entry.who, entry.what, entry.revision)
 
 
 def read_lines(connection: Connection, window: Window) -> tuple[tuple[HistoryLine, ...], tuple[str, ...]]:
@@ -176,7 +172,7 @@ def read_lines(connection: Connection, window: Window) -> tuple[tuple[HistoryLin
     records = history(connection, Wanted(MOST_READ, window.start, kinds=frozenset({Event.VERIFY})))
     found = history(connection, Wanted(MOST_READ, window.start, kinds=rest), others=others)
     lines = (*fold(records.entries)[:MOST_RECORDS], *fold(found.entries)[:MOST_OTHERS])
-    newest_first = tuple(sorted(lines, key=lambda line: line.at, reverse=True))
+    newest_first = tuple(sorted(lines, key=lambda line: line.entry.at, reverse=True))
     return newest_first, tuple(str(error) for error in (*broken, *found.errors))
 
 
@@ -186,14 +182,13 @@ def fold(entries: Iterable[Entry]) -> tuple[HistoryLine, ...]:
     newest: dict[tuple[str, str], int] = {}
     for entry in entries:
         key = (entry.kind, entry.what.partition(" ")[0] if entry.kind == Event.VERIFY else "")
-        place = newest.get(key)
-        if place is not None and (line := lines[place]).says(entry):
+        place, said = newest.get(key), (entry.who, entry.what, entry.revision)
+        line = lines[place] if place is not None else None
+        if place is not None and line and said == (line.entry.who, line.entry.what, line.entry.revision):
             lines[place] = replace(line, since=entry.at, times=line.times + 1)
         else:
             newest[key] = len(lines)
-            lines.append(
-                HistoryLine(entry.at, entry.at, entry.kind, entry.who, entry.what, entry.revision, 1)
-            )
+            lines.append(HistoryLine(entry, entry.at, 1))
     return tuple(lines)
 
 

@@ -16,13 +16,13 @@ from markupsafe import Markup
 
 from pipestate import __version__
 from pipestate.core.text import html
+from pipestate.database.urls import name_and_place
 from pipestate.project.find import Calls
 from pipestate.report import words
-from pipestate.report.chart import Drawing, Span, draw, number, spans
+from pipestate.report.chart import Drawing, draw, number
 from pipestate.report.gather import Gathered
 from pipestate.report.prose import Notes, ProseSection, inline, sections
 from pipestate.report.series import Series
-from pipestate.report.words import summarise
 from pipestate.runbook.model import Phase, Runbook
 from pipestate.status.facts import Rows, is_distribution
 from pipestate.status.model import PhaseStatus, RunbookStatus, Status
@@ -46,8 +46,6 @@ def make_environment() -> Environment:
     )
     environment.filters |= {
         "cell": cell,
-        "database_name": words.database_name,
-        "database_place": words.database_place,
         "days": days,
         "identifier": lambda text: words.identifier(shortened(text, LONGEST_TEXT)),
         "inline": inline,
@@ -113,12 +111,11 @@ def style() -> tuple[Markup, str]:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawn series, and the same numbers as a table. `check` is the id of its verdict."""
+    """A drawn series. `check` is the id of its verdict."""
 
     id: str
     series: Series
     drawing: Drawing
-    spans: list[Span]
     check: str | None = None
 
     @property
@@ -149,12 +146,15 @@ def render_page(gathered: Gathered, calls: Calls) -> str:
     charts = list(_check_charts(gathered))
     macros = vars(environment.get_template("notes.html").module)
     texts = [_text(book, gathered, _by_check(charts), macros) for book in gathered.books]
+    name, place = name_and_place(gathered.standing.database.url)
     return environment.get_template("page.html").render(
         version=__version__,
+        name=words.short_path(name),
+        place=place,
         style=text,
         style_hash=hash_,
         calls=calls,
-        summary=summarise(gathered.standing, calls),
+        closed=[pair for pair in gathered.standing.phases() if pair[1].gate is Gate.CLOSED],
         standing=gathered.standing,
         runbooks=sorted(
             gathered.standing.runbooks,
@@ -220,16 +220,10 @@ def _observation_charts(gathered: Gathered) -> Iterator[Chart]:
 
 
 def _chart(id: str, series: Series, gathered: Gathered, asked: set[str]) -> Chart:
-    window = gathered.window
     book, _, rest = series.title.partition("/")
     phase, _, check = rest.partition("/")
-    return Chart(
-        id,
-        series,
-        draw(series, window),
-        spans(series, window),
-        check_id(book, phase, check) if check in asked else None,
-    )
+    verdict = check_id(book, phase, check) if check in asked else None
+    return Chart(id, series, draw(series, gathered.window), verdict)
 
 
 def check_id(runbook: str, phase: str, check: str) -> str:

@@ -1,8 +1,9 @@
 """Runbook Markdown as HTML: sections, links, notes, and heading ids by GitHub's rule with a prefix."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 from urllib.parse import unquote
 
@@ -33,28 +34,20 @@ def slug(heading: str) -> str:
     return _DROPPED.sub("", heading.strip().lower()).replace(" ", "-")
 
 
-class Anchors:
-    """The headings of one runbook: their ids in order, and the targets of links to them."""
-
-    def __init__(self, prefix: str, headings: Sequence[str]) -> None:
-        self._prefix = prefix
-        self._slugs: dict[str, str] = {}
-        self.ids = tuple(self._add(slug(heading)) for heading in headings)
-
-    def find(self, target: str) -> str | None:
-        """Return the id of a link's target, or None if the runbook has no such heading."""
-        return self._slugs.get(target.lower())
-
-    def _add(self, wanted: str) -> str:
-        free, number = wanted, 0
-        while free in self._slugs:
+def anchors_of(prefix: str, headings: Iterable[str]) -> dict[str, str]:
+    """Map the fragment of each heading to its id, in their order; repeated headings are numbered."""
+    found: dict[str, str] = {}
+    for heading in headings:
+        wanted = free = slug(heading)
+        number = 0
+        while free in found:
             number += 1
             free = f"{wanted}-{number}"
-        self._slugs[free] = f"{self._prefix}.{free}"
-        return self._slugs[free]
+        found[free] = f"{prefix}.{free}"
+    return found
 
 
-def settle_links(tokens: Sequence[Token], anchors: Anchors) -> None:
+def settle_links(tokens: Sequence[Token], anchors: Mapping[str, str]) -> None:
     """Point each link of a line at its place in the report, or replace the link by its text."""
     opened: list[bool] = []
     for token in tokens:
@@ -64,9 +57,9 @@ def settle_links(tokens: Sequence[Token], anchors: Anchors) -> None:
             token.tag = "span"
 
 
-def _settle(token: Token, anchors: Anchors) -> bool:
+def _settle(token: Token, anchors: Mapping[str, str]) -> bool:
     target = str(token.attrGet("href") or "")
-    here = anchors.find(unquote(target[1:])) if target.startswith("#") else None
+    here = anchors.get(unquote(target[1:]).lower()) if target.startswith("#") else None
     if here is not None:
         token.attrs = {"href": f"#{here}"}
     elif target.lower().startswith(WEB):
@@ -101,9 +94,10 @@ def sections(text: str, notes: Notes, *, prefix: str) -> list[ProseSection]:
     """
     parser = _parser()
     tokens = parser.parse(text)
-    anchors = Anchors(prefix, [tokens[index + 1].content for index in _headings(tokens)])
+    headings = (after.content for token, after in pairwise(tokens) if token.type == "heading_open")
+    anchors = anchors_of(prefix, headings)
     cut: list[tuple[Token | None, list[Token]]] = [(None, [])]
-    ids = iter(anchors.ids)
+    ids = iter(anchors.values())
     for token in _with_notes(tokens, notes, anchors):
         if token.type == "heading_open":
             token.attrSet("id", next(ids))
@@ -123,7 +117,7 @@ def inline(text: str) -> Markup:
     """
     parser = _parser()
     tokens = parser.parseInline(text)
-    settle_links(tokens[0].children or [], Anchors("", []))
+    settle_links(tokens[0].children or [], {})
     return _rendered(parser, tokens)
 
 
@@ -132,11 +126,7 @@ def _parser() -> MarkdownIt:
     return MarkdownIt("commonmark", options, renderer_cls=_Renderer).use(front_matter_plugin).enable("table")
 
 
-def _headings(tokens: Sequence[Token]) -> list[int]:
-    return [index for index, token in enumerate(tokens) if token.type == "heading_open"]
-
-
-def _with_notes(tokens: Sequence[Token], notes: Notes, anchors: Anchors) -> Iterator[Token]:
+def _with_notes(tokens: Sequence[Token], notes: Notes, anchors: Mapping[str, str]) -> Iterator[Token]:
     """Insert each note after the fence, or the list item's paragraph, that begins on its line."""
     waiting: list[int] = []
     for token in tokens:

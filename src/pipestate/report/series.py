@@ -2,14 +2,14 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
 from itertools import pairwise
 from statistics import median
-from typing import Protocol, TypeVar
+from typing import Any
 
 from pipestate.runbook.criterion import Comparison, RequirementError, parse_requirement
 from pipestate.runbook.model import Check
@@ -114,14 +114,6 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class TimeSpan:
-    """Consecutive points judged by the same comparisons."""
-
-    comparisons: tuple[Comparison, ...]
-    points: tuple[Point, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Gap:
     """A time without any record."""
 
@@ -131,16 +123,16 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One number of one check, or one observation. `records` also counts thinned-out records."""
+    """One number of one check, or one observation. `records` also counts thinned-out records.
+
+    `comparisons` are those of the newest record; `held` of a point is the result at its time.
+    """
 
     title: str
     column: str
-    stretches: tuple[TimeSpan, ...]
+    comparisons: tuple[Comparison, ...]
+    points: tuple[Point, ...]
     records: int
-
-    @property
-    def points(self) -> tuple[Point, ...]:
-        return tuple(point for stretch in self.stretches for point in stretch.points)
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -154,8 +146,7 @@ class Series:
     @property
     def required(self) -> str:
         """The criterion of the newest point, in runbook syntax."""
-        newest = self.stretches[-1].comparisons if self.stretches else ()
-        return " and ".join(comparison.required for comparison in newest)
+        return " and ".join(comparison.required for comparison in self.comparisons)
 
     @property
     def is_calm(self) -> bool:
@@ -163,61 +154,37 @@ class Series:
         return not self.failures and len(set(self.values)) == 1
 
 
-class Timed(Protocol):
-    @property
-    def at(self) -> datetime: ...
-
-
-T = TypeVar("T", bound=Timed)
-
-
 def thin(
-    items: Iterable[T], window: Window, choose: Callable[[Sequence[T]], Iterable[T]], *, slots: int
-) -> tuple[int, list[T]]:
+    items: Iterable[Any], window: Window, choose: Callable[[Sequence[Any]], Iterable[Any]], *, slots: int
+) -> tuple[int, list[Any]]:
     """Count the items, and keep those that `choose` takes of each slot of the window; keep all if they are few.
 
-    The items arrive in order of time. Memory use is independent of their number.
+    The items have a time, `at`, and arrive in its order. Memory use is independent of their number.
     """
-    total, kept = 0, list[T]()
+
+    def chosen() -> list[Any]:
+        together: dict[int, list[Any]] = {}
+        for item in kept:
+            together.setdefault(window.slot(item.at, slots), []).append(item)
+        return [
+            each for group in together.values() for each in sorted(choose(group), key=lambda each: each.at)
+        ]
+
+    total, kept = 0, list[Any]()
     for item in items:
         total += 1
         kept.append(item)
         if len(kept) > 8 * slots:
-            kept = _chosen(kept, window, choose, slots)
-    return total, kept if total <= slots else _chosen(kept, window, choose, slots)
+            kept = chosen()
+    return total, kept if total <= slots else chosen()
 
 
-def _chosen(
-    items: Sequence[T], window: Window, choose: Callable[[Sequence[T]], Iterable[T]], slots: int
-) -> list[T]:
-    together: dict[int, list[T]] = {}
-    for item in items:
-        together.setdefault(window.slot(item.at, slots), []).append(item)
-    return [kept for group in together.values() for kept in sorted(choose(group), key=lambda each: each.at)]
-
-
-def extremes(points: Sequence[Point]) -> Iterator[Point]:
+def extremes(points: Sequence[Point]) -> Iterable[Point]:
     """Choose the lowest and the highest of the points: the line keeps its shape."""
-    known = [point for point in points if point.value is not None]
-    if known:
-        low, high = min(known, key=_value), max(known, key=_value)
-        yield low
-        if high is not low:
-            yield high
-
-
-def _value(point: Point) -> float:
-    return point.value if point.value is not None else 0.0
-
-
-def in_time_spans(points: Iterable[tuple[tuple[Comparison, ...], Point]]) -> tuple[TimeSpan, ...]:
-    """Join consecutive points that were judged by the same comparisons."""
-    stretches: list[tuple[tuple[Comparison, ...], list[Point]]] = []
-    for comparisons, point in points:
-        if not stretches or stretches[-1][0] != comparisons:
-            stretches.append((comparisons, []))
-        stretches[-1][1].append(point)
-    return tuple(TimeSpan(comparisons, tuple(group)) for comparisons, group in stretches)
+    known = sorted(
+        (point for point in points if point.value is not None), key=lambda point: point.value or 0.0
+    )
+    return known if len(known) < 2 else (known[0], known[-1])
 
 
 def gaps(series: Series, window: Window) -> tuple[Gap, ...]:

@@ -26,7 +26,6 @@ from pipestate.runbook.model import (
     is_id,
 )
 from pipestate.runbook.statement import tokens, without_semicolon
-from pipestate.runbook.update import names
 
 LEVELS = tuple(Level)
 
@@ -133,6 +132,8 @@ def _report_misplaced(kind: str, values: dict[str, str], line: int, file: BlockF
 
 def _named(values: dict[str, str], directive: str, line: int, file: BlockFile, found: Findings) -> str:
     """Read the table or key of a backfill; the runbook declares both, also for its variants."""
+    from pipestate.runbook.update import names
+
     text, most = values.get(directive, ""), 2 if directive == "table" else 1
     example = "orders" if directive == "table" else "id"
     if directive not in values and not file.page:

@@ -25,7 +25,6 @@ from pipestate.runbook.model import (
 )
 from pipestate.runbook.parse import collect
 from pipestate.runbook.statement import explains, objections, tokens
-from pipestate.runbook.update import update_faults
 from pipestate.runbook.variants import only_postgresql
 
 
@@ -88,6 +87,8 @@ def _examined(text: str, path: str | Path, variants: str | None) -> tuple[Runboo
 
 def _in_sql(query: SqlBlock) -> Iterator[str]:
     if isinstance(query, Backfill):
+        from pipestate.runbook.update import update_faults
+
         yield from update_faults(query)
         return
     yield from objections(query.sql, query.dialect)

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from pipestate.ledger.drift import Drift
 from pipestate.ledger.soft_drops import SoftDropped
-from pipestate.verify.report import DatabaseInfo, Gate, Json, Verdict
+from pipestate.verify.report import DatabaseInfo, Evaluation, Gate, Json, Verdict
 
 
 class DayState(StrEnum):
@@ -248,7 +248,7 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class Status(Evaluation):
     """The whole status. `no_ledger` explains in one sentence why ledger records are absent, and the remedy."""
 
     at: datetime

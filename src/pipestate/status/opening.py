@@ -4,6 +4,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
+from pipestate.core.text import many
 from pipestate.runbook.criterion import Comparison
 from pipestate.runbook.model import Check, SignOff
 from pipestate.runbook.statement import tokens
@@ -30,11 +31,11 @@ def lasting(length: timedelta) -> str:
     if length >= 10 * DAY:
         return f"{length // DAY} days"
     if length >= 2 * DAY:
-        return f"{_tenths(length / DAY)} days"
+        return f"{days(length / DAY)} days"
     for unit, size in (("hour", HOUR), ("minute", MINUTE)):
         if length >= size:
-            return _many(length // size, unit)
-    return _many(max(0, int(length.total_seconds())), "second")
+            return many(length // size, unit)
+    return many(max(0, int(length.total_seconds())), "second")
 
 
 def on(moment: datetime, now: datetime) -> str:
@@ -53,16 +54,8 @@ def days(number: float) -> str:
     >>> days(6.99), days(7.0), days(3.25), days(12.4)
     ('6.9', '7', '3.2', '12.4')
     """
-    return _tenths(number)
-
-
-def _tenths(number: float) -> str:
     cut = int(number * 10 + 1e-6) / 10
     return f"{cut:.0f}" if cut == int(cut) else f"{cut:.1f}"
-
-
-def _many(number: int, unit: str) -> str:
-    return f"{number} {unit}{'' if number == 1 else 's'}"
 
 
 def find_soaks(
@@ -127,7 +120,8 @@ def _soak(check: Check, verdict: Verdict, required: Decimal, now: datetime, clos
     passed = not verdict.went_wrong
     if not passed and not _rest_holds(check, observed):
         since = None
-    of = _phase_read(observed)
+    book, phase = observed.get("runbook"), observed.get("phase")
+    of = f"{book}/{phase}" if isinstance(book, str) and isinstance(phase, str) else None
     return Soak(
         check.id,
         of,
@@ -178,11 +172,6 @@ def _since(observed: Mapping[str, Json], days: float | None, now: datetime) -> d
         else:
             return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return now - timedelta(days=days)
-
-
-def _phase_read(observed: Mapping[str, Json]) -> str | None:
-    runbook, phase = observed.get("runbook"), observed.get("phase")
-    return f"{runbook}/{phase}" if isinstance(runbook, str) and isinstance(phase, str) else None
 
 
 def _number(value: Json) -> float | None:

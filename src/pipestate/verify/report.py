@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pipestate.core.text import OBEYED, many, place, plain
+from pipestate.core.text import OBEYED, listed, many, place, plain
 from pipestate.runbook.model import Advice, Level
+
+if TYPE_CHECKING:
+    from pipestate.project.find import Calls
 
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
@@ -102,8 +105,54 @@ class RunbookReport:
     phases: tuple[PhaseReport, ...]
 
 
+class Evaluation:
+    """Gates of a database at one moment: the sentences that a report and a status share."""
+
+    __slots__ = ()
+    database: DatabaseInfo
+
+    def phases(self) -> Iterator[tuple[Any, Any]]:
+        raise NotImplementedError
+
+    def addresses(self, gate: Gate) -> list[str]:
+        """List the phases with this gate, as `runbook/phase`."""
+        return [f"{runbook.name}/{phase.name}" for runbook, phase in self.phases() if phase.gate is gate]
+
+    def verdicts(self) -> Iterator[Verdict]:
+        return (verdict for _, phase in self.phases() for verdict in phase.checks)
+
+    @property
+    def ran(self) -> int:
+        return sum(verdict.outcome is not Outcome.SKIPPED for verdict in self.verdicts())
+
+    @property
+    def answer(self) -> str:
+        """Answer in one line: the closed gates, or that all are open."""
+        if not any(True for _ in self.phases()):
+            return "No runbook here has `default: true`: name one, or write one."
+        if not self.ran:
+            return f"Nothing was checked: no phase applies at revision {self.database.revision or 'base'}."
+        closed = [
+            f"{runbook.name}/{phase.name} ({count_closing(phase.checks)})"
+            for runbook, phase in self.phases()
+            if phase.gate is Gate.CLOSED
+        ]
+        named = closed or self.addresses(Gate.OPEN)
+        return plain(f"{'Closed' if closed else 'Open'}: {listed(named, most=len(named))}.")
+
+    def next_command(self, calls: "Calls") -> str | None:
+        """Name the next command: the same again, the upgrade, or the plan; None if all is done."""
+        if not self.ran:
+            return calls.pipestate("plan")
+        closed = self.addresses(Gate.CLOSED)
+        if closed:
+            return calls.pipestate(f"gate {closed[0]}" if len(closed) == 1 else "verify")
+        opens = any(phase.opens for _, phase in self.phases() if phase.gate is Gate.OPEN)
+        return calls.alembic("upgrade head") if opens else None
+
+
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Evaluation):
     database: DatabaseInfo
     started_at: datetime
     duration_ms: float
@@ -113,20 +162,9 @@ class Report:
     def phases(self) -> Iterator[tuple[RunbookReport, PhaseReport]]:
         return ((runbook, phase) for runbook in self.runbooks for phase in runbook.phases)
 
-    def addresses(self, gate: Gate) -> list[str]:
-        """List the phases with this gate, as `runbook/phase`."""
-        return [f"{runbook.name}/{phase.name}" for runbook, phase in self.phases() if phase.gate is gate]
-
-    def verdicts(self) -> Iterator[Verdict]:
-        return (verdict for _, phase in self.phases() for verdict in phase.checks)
-
     def summary(self) -> dict[str, int]:
         """Count each outcome; a failure at level `warn` counts as warned."""
         return count(self.verdicts())
-
-    @property
-    def ran(self) -> int:
-        return sum(verdict.outcome is not Outcome.SKIPPED for verdict in self.verdicts())
 
     @property
     def exit_code(self) -> int:

@@ -116,7 +116,7 @@ def reads_ledger(sql: str) -> bool:
 
 SUPERUSER = (
     "checks run as a superuser: whatever function they call runs with all rights. Give verify a role that can only "
-    "read (docs/how-to/roles.md)"
+    "read; the page Roles of the documentation has its SQL"
 )
 
 # Schemas on the path in which another role, except superusers, may create functions.

@@ -192,7 +192,7 @@ def test_drift_on_the_command_line(shop: Shop) -> None:
 
     code, out, _ = pipestate("drift")
     assert code == 0
-    assert out.startswith("no drift: the schema is as in the record of ")
+    assert out.startswith("no drift: nothing differs from the record of ")
     assert "drift" not in pipestate("status")[1]
     shop.database.run("CREATE INDEX by_status ON orders (status)")
     code, out, _ = pipestate("drift")

@@ -1,9 +1,8 @@
 """The format of runbooks on real engines: variants, `again:`, windows, the ledger's names."""
 
-import json
 from pathlib import Path
 
-from pipestate.cli.formats.json import as_json
+from pipestate.cli.formats.json import as_data
 from pipestate.database.connections import reader
 from pipestate.status.collect import run_views
 from pipestate.verify.report import Gate, Verdict
@@ -108,5 +107,5 @@ def test_the_ledger_s_names_are_read_on_both_engines(database: Database, tmp_pat
 
 def test_the_json_has_the_block(database: Database, tmp_path: Path) -> None:
     report = run(database, write(tmp_path, page(block("SELECT 1 AS x"))))
-    (check,) = json.loads(as_json(report))["runbooks"][0]["phases"][0]["checks"]
+    (check,) = as_data(report)["runbooks"][0]["phases"][0]["checks"]
     assert check["source"] == check["block"] == f"{tmp_path}/book.md:11"

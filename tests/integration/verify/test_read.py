@@ -95,7 +95,7 @@ def test_an_odd_value_is_shown_in_every_format(pg: Database, tmp_path: Path, val
     report = run(pg, write(tmp_path, page(block(f"SELECT {value} AS x", require="rows = 0"))))
     (verdict,) = report.verdicts()
     assert (verdict.outcome, verdict.evidence_rows) == ("failed", 1)
-    for form in Format:
+    for form in set(Format) - {Format.CONSOLE}:
         assert render(report, form, Calls()).encode("utf-8")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from pipestate.config import parse_url, resolve_url
 from pipestate.core.errors import ConfigError
-from pipestate.database.urls import shown, without_secrets
+from pipestate.database.urls import name_and_place, shown, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,25 @@ def test_the_ini_is_asked_only_where_nothing_else_names_a_database() -> None:
     assert resolve_url(ini_url=lambda: "sqlite:///four", environ={}).database == "four"
     with pytest.raises(ConfigError, match="unescaped"):
         resolve_url(ini_url=faulty, environ={})
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("postgresql://app:***@db.example.com/civic", "db.example.com"),
+        ("postgresql+psycopg://app@db:6432/civic?sslmode=require", "db:6432"),
+        ("postgresql://app@/civic?host=a&host=b", "a, b"),
+        ("postgresql://civic@/civic?host=%2Ftmp%2Fpipestate-pg%2Fdata", "this machine"),
+        ("postgresql:///?service=production", "service production"),
+        ("postgresql:///civic", "this machine"),
+        ("sqlite:////srv/app/data/civic.db", ""),
+    ],
+)
+def test_a_database_is_placed_by_its_host(monkeypatch: pytest.MonkeyPatch, url: str, place: str) -> None:
+    monkeypatch.delenv("PGHOST", raising=False)
+    assert name_and_place(url)[1] == place
+
+
+def test_a_host_that_only_the_environment_names_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGHOST", "db.example.com")
+    assert name_and_place("postgresql:///civic") == ("civic", "db.example.com")

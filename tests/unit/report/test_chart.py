@@ -3,10 +3,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from pipestate.report.chart import HIGH, TOP, WIDE, Drawing, Limit, draw, spans
+from pipestate.report.chart import HIGH, TOP, WIDE, Drawing, Limit, draw, time_ticks
 from pipestate.report.page import Chart, make_environment
-from pipestate.report.series import MOST_POINTS, Point, Series, TimeSpan, Window
-from pipestate.runbook.criterion import Comparison, parse_requirement
+from pipestate.report.series import MOST_POINTS, Point, Series, Window
+from pipestate.runbook.criterion import parse_requirement
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 WINDOW = Window(START, START + timedelta(days=10))
@@ -17,8 +17,7 @@ def on_day(day: float, value: float | None, *, held: bool = True) -> Point:
 
 
 def series(*points: Point, require: str = "n < 5", title: str = "book/one/c") -> Series:
-    stretch = TimeSpan(parse_requirement(require).comparisons, points)
-    return Series(title, "n", (stretch,), len(points))
+    return Series(title, "n", parse_requirement(require).comparisons, points, len(points))
 
 
 def drawn(*points: Point, require: str = "n < 5") -> Drawing:
@@ -27,7 +26,7 @@ def drawn(*points: Point, require: str = "n < 5") -> Drawing:
 
 def svg(of: Series) -> ElementTree.Element:
     """The chart as the page has it, read as strictly as XML is."""
-    chart = Chart("x", of, draw(of, WINDOW), spans(of, WINDOW))
+    chart = Chart("x", of, draw(of, WINDOW))
     written = str(make_environment().get_template("charts.html").module.drawing(chart))  # type: ignore[attr-defined]
     return ElementTree.fromstring(written[: written.index("<details")])
 
@@ -35,7 +34,7 @@ def svg(of: Series) -> ElementTree.Element:
 def test_the_limit_is_a_line_with_its_words_and_the_wrong_side_is_marked() -> None:
     middle = (TOP + HIGH) / 2
     (limit,) = drawn(on_day(0, 1), on_day(5, 2), on_day(10, 10, held=False)).limits
-    assert limit == Limit("< 5", middle - 4, 0, WIDE, middle, TOP, middle - TOP)
+    assert limit == Limit("< 5", middle - 4, middle, TOP, middle - TOP)
 
 
 @pytest.mark.parametrize(
@@ -52,11 +51,12 @@ def test_each_comparison_of_a_column_has_its_line() -> None:
     assert [limit.words for limit in limits] == [">= 0", "<= 10"]
 
 
-def test_a_criterion_that_changed_is_drawn_from_the_day_on_which_it_did() -> None:
-    old, new = (Comparison("n", "<", 5),), (Comparison("n", "<", 2),)
-    stretches = (TimeSpan(old, (on_day(0, 1),)), TimeSpan(new, (on_day(5, 1), on_day(10, 1))))
-    limits = draw(Series("c", "n", stretches, 3), WINDOW).limits
-    assert [(limit.left, limit.right) for limit in limits] == [(0, WIDE / 2), (WIDE / 2, WIDE)]
+@pytest.mark.parametrize(("days", "labels"), [(1, 1), (3, 3), (10, 4), (30, 4), (70, 4), (3660, 4)])
+def test_a_window_of_any_length_has_a_few_dates(days: int, labels: int) -> None:
+    start = START + timedelta(hours=5)
+    found = time_ticks(Window(start, start + timedelta(days=days)))
+    assert len(found) == labels
+    assert len({label for _, label in found}) == labels
 
 
 def test_what_failed_is_marked_and_so_is_what_has_no_number() -> None:
@@ -102,13 +102,13 @@ def test_nothing_but_unknown_values_can_be_drawn() -> None:
 
 
 def test_a_window_without_length_can_be_drawn() -> None:
-    stretch = TimeSpan((), (Point(START, 1.0),))
-    assert draw(Series("c", "n", (stretch,), 1), Window(START, START)).dots.startswith(f"M{WIDE} ")
+    of = Series("c", "n", (), (Point(START, 1.0),), 1)
+    assert draw(of, Window(START, START)).dots.startswith(f"M{WIDE} ")
 
 
 def test_the_most_points_make_a_small_chart_whose_line_is_whole() -> None:
     points = tuple(on_day(number / 50, number % 13, held=bool(number % 3)) for number in range(MOST_POINTS))
-    of = Series("c", "n", (TimeSpan((), points),), MOST_POINTS)
+    of = Series("c", "n", (), points, MOST_POINTS)
     text = ElementTree.tostring(svg(of), encoding="unicode")
     assert len(text) < 14_000
     assert draw(of, WINDOW).line in text

@@ -13,7 +13,7 @@ def entry(hour: int, what: str = "book/one open", *, who: str = "cron", day: int
 
 def test_equal_entries_in_a_row_are_one_line_at_their_newest_time() -> None:
     (line,) = fold([entry(18), entry(12), entry(6, day=3)])
-    assert (line.at.hour, line.since.day, line.times) == (18, 3, 3)
+    assert (line.entry.at.hour, line.since.day, line.times) == (18, 3, 3)
 
 
 def test_another_person_or_answer_begins_another_line() -> None:
@@ -38,7 +38,7 @@ def test_records_of_a_phase_are_one_line_until_the_answer_changes() -> None:
     ]
     others = [entry(7, "book/two open", day=day) for day in (9, 8, 7)]
     entries = sorted([*days, *others], key=lambda each: each.at, reverse=True)
-    found = [(line.what, line.times, line.at.day, line.since.day) for line in fold(entries)]
+    found = [(line.entry.what, line.times, line.entry.at.day, line.since.day) for line in fold(entries)]
     assert found == [
         ("book/two open", 3, 9, 7),
         ("book/one open", 2, 9, 8),

@@ -4,18 +4,16 @@ from pipestate.report.series import (
     MOST_POINTS,
     Point,
     Series,
-    TimeSpan,
     Window,
     extremes,
     gaps,
-    in_time_spans,
     thin,
 )
 from pipestate.runbook.criterion import Comparison
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 WINDOW = Window(START, START + timedelta(days=30))
-BELOW_5, NONE_AT_ALL = (Comparison("n", "<", 5),), (Comparison("n", "=", 0),)
+BELOW_5 = (Comparison("n", "<", 5),)
 
 
 def after(*, days: float = 0, hours: float = 0) -> datetime:
@@ -23,7 +21,7 @@ def after(*, days: float = 0, hours: float = 0) -> datetime:
 
 
 def series(*points: Point, records: int | None = None) -> Series:
-    return Series("book/one/c", "n", (TimeSpan(BELOW_5, points),), records or len(points))
+    return Series("book/one/c", "n", BELOW_5, points, records or len(points))
 
 
 def daily(*days: float) -> Series:
@@ -44,17 +42,6 @@ def test_many_points_are_thinned_to_a_bounded_number_that_keeps_lowest_and_highe
     assert len(kept) <= MOST_POINTS
     assert {-3, 9999} < {point.value for point in kept}
     assert [point.at for point in kept] == sorted(point.at for point in kept)
-
-
-def test_points_of_another_criterion_begin_another_stretch() -> None:
-    points = [Point(after(days=day), 0) for day in range(4)]
-    criteria = [BELOW_5, BELOW_5, NONE_AT_ALL, BELOW_5]
-    found = in_time_spans(zip(criteria, points, strict=True))
-    assert [(each.comparisons, len(each.points)) for each in found] == [
-        (BELOW_5, 2),
-        (NONE_AT_ALL, 1),
-        (BELOW_5, 1),
-    ]
 
 
 def test_a_day_without_a_record_is_a_gap_and_a_late_one_is_not() -> None:

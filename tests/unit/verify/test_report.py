@@ -5,8 +5,21 @@ from uuid import UUID
 
 import pytest
 
+from pipestate.project.find import Calls
 from pipestate.runbook.model import Level
-from pipestate.verify.report import Json, Outcome, Verdict, as_record, json_safe, shown
+from pipestate.verify.report import (
+    DatabaseInfo,
+    Gate,
+    Json,
+    Outcome,
+    PhaseReport,
+    Report,
+    RunbookReport,
+    Verdict,
+    as_record,
+    json_safe,
+    shown,
+)
 
 
 def make_verdict(outcome: Outcome, level: Level) -> Verdict:
@@ -32,6 +45,48 @@ def test_only_what_went_wrong_closes_a_gate_or_warns(
     verdict = make_verdict(Outcome(outcome), Level(level))
 
     assert (verdict.closes, verdict.warned) == (closes, warned)
+
+
+def report_of(*gates: Gate, opens: tuple[str, ...] = ()) -> Report:
+    checks = {Gate.OPEN: Outcome.PASSED, Gate.CLOSED: Outcome.FAILED}
+    phases = tuple(
+        PhaseReport(
+            f"p{number}", gate, opens, (make_verdict(checks.get(gate, Outcome.SKIPPED), Level.BLOCK),)
+        )
+        for number, gate in enumerate(gates)
+    )
+    info = DatabaseInfo("postgresql://db/civic", "postgresql", "18.0", None, "b2")
+    books = (RunbookReport("book", "book.md", "", phases),) if phases else ()
+    return Report(info, datetime.now(UTC), 1.0, books)
+
+
+@pytest.mark.parametrize(
+    ("report", "answer", "command"),
+    [
+        (
+            report_of(Gate.OPEN, Gate.CLOSED),
+            "Closed: book/p1 (1 of 1 check failed).",
+            "pipestate gate book/p1",
+        ),
+        (
+            report_of(Gate.CLOSED, Gate.CLOSED),
+            "Closed: book/p0 (1 of 1 check failed) and book/p1 (1 of 1 check failed).",
+            "pipestate verify",
+        ),
+        (report_of(Gate.OPEN, Gate.OPEN), "Open: book/p0 and book/p1.", None),
+        (report_of(Gate.OPEN, opens=("b2",)), "Open: book/p0.", "alembic upgrade head"),
+        (
+            report_of(Gate.AHEAD),
+            "Nothing was checked: no phase applies at revision base.",
+            "pipestate plan",
+        ),
+        (report_of(), "No runbook here has `default: true`: name one, or write one.", "pipestate plan"),
+    ],
+)
+def test_the_answer_names_the_gates_and_the_next_command(
+    report: Report, answer: str, command: str | None
+) -> None:
+    assert (report.answer, report.next_command(Calls())) == (answer, command)
 
 
 EAST = timezone(timedelta(hours=2))

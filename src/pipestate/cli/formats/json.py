@@ -1,6 +1,5 @@
 """JSON of all commands, `schema_version` 1. The schemas ship beside this file; scripts rely on them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -8,17 +7,17 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipestate.core.text import json_text
 from pipestate.database.urls import shown
 from pipestate.verify.report import Outcome, count
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-    from pipestate.fleet.ask import Answer, TenantUpgrade
+    from pipestate.fleet.ask import Answer
     from pipestate.fleet.run import Fleet
     from pipestate.ledger.drift import Drift
     from pipestate.ledger.history import Entry
+    from pipestate.rehearse.against_chain import ChainDrift
     from pipestate.rehearse.impact import Rehearsal, TableImpact
     from pipestate.status.model import Status
     from pipestate.status.plan import ChainPlan
@@ -56,6 +55,7 @@ SHAPES: Shapes = {
     "Answer": "name url=shown_url schema exit_code error dialect server_version revision head duration_ms summary "
     "phases drift pending next=pending.next upgrade warnings",
     "PhaseFound": "phase=name gate wrong",
+    "TenantUpgrade": "wave outcome before applied waiting held",
     "Fleet": "exit_code databases=total asked interrupted=is_interrupted duration_ms exit_codes=codes groups drifted "
     "repeated left waves shard stopped",
     "Group": "databases=names first=names revision=state.revision closed=state.closed error=state.error",
@@ -111,11 +111,7 @@ def instant(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def as_json(report: "Report") -> str:
-    return json_text(json.dumps(as_data(report), indent=2, ensure_ascii=False))
-
-
-def as_data(value: "Report | Drift | ChainPlan") -> dict[str, Any]:
+def as_data(value: "Report | Drift | ChainDrift | ChainPlan") -> dict[str, Any]:
     return {**VERSION, **as_plain(value)}
 
 
@@ -123,11 +119,11 @@ def drift_as_data(drift: "Drift | None") -> dict[str, Any] | None:
     return as_data(drift) if drift is not None else None
 
 
-def error_as_json(url: "URL | None", error: Exception) -> str:
+def error_as_data(url: "URL | None", error: Exception) -> dict[str, Any]:
     """Return the shape of a report for a failed evaluation: `ok` is false, and `error` is the reason."""
     nothing = dict.fromkeys(("url", "dialect", "server_version", "revision", "head"))
     known = {"url": shown(url), "dialect": url.get_backend_name()} if url is not None else {}
-    data = {
+    return {
         **VERSION,
         "ok": False,
         "error": str(error),
@@ -138,7 +134,6 @@ def error_as_json(url: "URL | None", error: Exception) -> str:
         "warnings": [],
         "runbooks": [],
     }
-    return json_text(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def history_as_data(entries: "Sequence[Entry]") -> list[dict[str, Any]]:
@@ -157,19 +152,12 @@ def answer_as_data(answer: "Answer") -> dict[str, Any]:
     data["pending"] = list(answer.pending.revisions) if answer.pending else None
     if answer.upgrade is not None:  # those that are pending now
         data["pending"] = [each for each in answer.upgrade.pending if each not in answer.upgrade.applied]
-        data["upgrade"] = _upgrade(answer.upgrade)
+        done = answer.upgrade
+        data["upgrade"]["waiting"] = [{"revision": each, "gate": gate} for each, gate in done.waiting]
+        data["upgrade"]["held"] = [
+            {"revision": each, "gated": each not in done.held_ungated} for each in done.held
+        ]
     return data
-
-
-def _upgrade(done: "TenantUpgrade") -> dict[str, Any]:
-    return {
-        "wave": done.wave,
-        "outcome": str(done.outcome),
-        "before": done.before,
-        "applied": list(done.applied),
-        "waiting": [{"revision": revision, "gate": gate} for revision, gate in done.waiting],
-        "held": [{"revision": each, "gated": each not in done.held_ungated} for each in done.held],
-    }
 
 
 def fleet_as_data(fleet: "Fleet") -> dict[str, Any]:

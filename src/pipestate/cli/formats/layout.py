@@ -9,13 +9,10 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
 from pipestate.cli.formats.json import instant
-from pipestate.core.text import plain, shorter_path
-from pipestate.database.connections import engine_of
-from pipestate.ledger.soft_drops import SoftDropped
+from pipestate.core.text import plain
+from pipestate.database.urls import database_name
 from pipestate.verify.report import DatabaseInfo, Json
 
 if TYPE_CHECKING:
@@ -38,45 +35,10 @@ def more_rows(total: int, shown: int) -> list[str]:
     return [f"and {total - shown:,} more"] if total > shown else []
 
 
-def listed(names: Iterable[str], most: int = 3) -> str:
-    """Name the first few, and count the others.
-
-    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c", "d", "e"])
-    ('a', 'a and b', 'a, b, c and 2 more')
-    """
-    every = list(names)
-    first = every[:most]
-    if len(every) > most:
-        return f"{', '.join(first)} and {len(every) - most} more"
-    return " and ".join(filter(None, (", ".join(first[:-1]), first[-1] if first else "")))
-
-
 def database_line(info: DatabaseInfo) -> str:
     """Name the database and its revision."""
     server = f"{info.dialect} {info.server_version}"
     return plain(f"{database_name(info.url)}, {server}, at revision {info.revision or 'base'} of {info.head}")
-
-
-def database_name(url: str) -> str:
-    """Name a database for people; a file by its relative path.
-
-    >>> database_name("postgresql+psycopg2://ops:***@db.example.com:5433/shop")
-    'shop on db.example.com:5433'
-    >>> database_name("postgresql://ops@/shop?host=%2Fvar%2Frun%2Fpostgresql"), database_name("sqlite:///shop.db")
-    ('shop on /var/run/postgresql', 'shop.db')
-    """
-    try:
-        parts = make_url(url)
-    except ArgumentError:
-        return url
-    name = parts.database or ""
-    if engine_of(parts).IS_FILE:
-        return shorter_path(name) or url
-    host = parts.host or parts.query.get("host", "")
-    server = host if isinstance(host, str) else ", ".join(host)
-    port = parts.port or parts.query.get("port")
-    where = f"{server}:{port}" if server and port and not server.startswith("/") else server
-    return " on ".join(filter(None, (name or parts.username or "", where))) or url
 
 
 Line = tuple[Text, Text]

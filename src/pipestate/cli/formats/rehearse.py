@@ -6,20 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from pipestate.cli.formats import rehearse_words as words
 from pipestate.cli.formats.json import VERSION, as_plain
-from pipestate.core.text import duration, many, markdown, markdown_code
+from pipestate.core.text import duration, many, markdown, plain_lines
 from pipestate.rehearse.impact import STRONGEST, LimitVerdict, Rehearsal, RevisionImpact, TableImpact, spelt
 
 if TYPE_CHECKING:
     from pipestate.rehearse.compat import Compat, StatementResult
 
 NAME_WIDTH = 10
-MARKS = {
-    LimitVerdict.WITHIN: "✅",
-    LimitVerdict.TOO_CLOSE: "⚠️",
-    LimitVerdict.UNKNOWN: "❓",
-    LimitVerdict.OVER: "❌",
-}
-COLUMNS = ("revision", "table", "lock", "a writer waits", "a reader waits", "rows are locked", "its own wait")
+MARKS = {LimitVerdict.TOO_CLOSE: "⚠️", LimitVerdict.UNKNOWN: "❓", LimitVerdict.OVER: "❌"}
 LONGEST = 100
 SHOWN = 10
 
@@ -29,17 +23,23 @@ def rehearsal_as_lines(found: Rehearsal, width: int = 80) -> Iterator[str]:
     for line in _answer(found):
         yield from _wrapped(line, "", width)
     yield ""
-    yield from _wrapped(words.head(found), "", width)
-    if found.noise_ms:
-        yield from _wrapped(words.noise(found), "", width)
-    for revision in found.revisions:
-        yield ""
-        yield from _revision(found, revision, width)
-    below = list(_below(found))
-    if below:
-        yield ""
-    for line in below:
-        yield from _wrapped(line, "", width)
+    yield from _details(found, width)
+
+
+def rehearsal_as_markdown(found: Rehearsal) -> str:
+    """Write a comment for a pull request."""
+    judged = found.exit_code == 0 or (found.findings and not found.writes.broken and not found.failure)
+    verdict = words.worst(found) if judged else LimitVerdict.OVER
+    return as_comment(MARKS.get(verdict, "✅"), "rehearse", _answer(found), _details(found, LONGEST))
+
+
+def as_comment(mark: str, command: str, answer: Iterator[str], details: Iterator[str]) -> str:
+    """Write the answer as a heading and a list, and the details as on a terminal; text of the database is literal."""
+    first, *others = (markdown(line) for line in answer)
+    code = plain_lines("\n".join(details)).replace("`", "ˋ")
+    listed = ["", *(f"- {line}" for line in others)] if others else []
+    shown = ["", "```text", code, "```"] if code else []
+    return "\n".join([f"### {mark} pipestate {command}: {first}", *listed, *shown])
 
 
 def _answer(found: Rehearsal) -> Iterator[str]:
@@ -54,11 +54,19 @@ def _answer(found: Rehearsal) -> Iterator[str]:
         yield "Next: change the lines that are named here, then rehearse again"
 
 
-def _below(found: Rehearsal) -> Iterator[str]:
-    yield from words.notes(found)
-    for outcome in found.phases:
-        yield f"Gate {words.phase(outcome)}"
-    yield from words.writes(found)
+def _details(found: Rehearsal, width: int) -> Iterator[str]:
+    yield from _wrapped(f"{found.clone}  {words.way(found)}", "", width)
+    if found.noise_ms:
+        yield from _wrapped(words.noise(found), "", width)
+    for revision in found.revisions:
+        yield ""
+        yield from _revision(found, revision, width)
+    gates = (f"Gate {words.phase(outcome)}" for outcome in found.phases)
+    below = [*words.notes(found), *gates, *words.writes(found)]
+    if below:
+        yield ""
+    for line in below:
+        yield from _wrapped(line, "", width)
 
 
 def _revision(found: Rehearsal, revision: RevisionImpact, width: int) -> Iterator[str]:
@@ -109,127 +117,30 @@ def _wrapped(said: str, indent: str, width: int) -> Iterator[str]:
     yield from words.filled(said, indent, f"{indent}  ", width)
 
 
-def rehearsal_as_markdown(found: Rehearsal) -> str:
-    """Write a comment for a pull request; text from the database or the revisions is quoted literally."""
-    return "\n".join(
-        [
-            f"### {_mark(found)} pipestate rehearse: {markdown(words.closing(found))}",
-            "",
-            f"`{markdown_code(found.clone)}`, {markdown(words.way(found))}",
-            *_rows(found),
-            *_findings(found),
-            *_phases(found),
-            *_notes(found),
-        ]
-    )
-
-
-def _mark(found: Rehearsal) -> str:
-    if found.failure is not None:
-        return MARKS[LimitVerdict.OVER]
-    judged = found.exit_code == 0 or (found.findings and not found.writes.broken)
-    return MARKS[words.worst(found)] if judged else MARKS[LimitVerdict.OVER]
-
-
-def _rows(found: Rehearsal) -> Iterator[str]:
-    if not found.revisions:
-        return
-    yield from ("", f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS))
-    for revision in found.revisions:
-        shown = [table for table in revision.tables if is_worth_a_line(table, found.noise_floor_ms)]
-        for table in shown:
-            yield _row(found, revision, table)
-        if not shown:
-            nobody = "" if found.locks_file else "no session waits for an existing table"
-            yield f"| {_revision_cell(revision)} | {nobody} |" + " |" * (len(COLUMNS) - 2)
-
-
-def _revision_cell(revision: RevisionImpact) -> str:
-    path = markdown_code(words.near(revision.path))
-    return f"{markdown(revision.revision)}<br>`{path}`<br>{duration(revision.duration_ms)}"
-
-
-def _row(found: Rehearsal, revision: RevisionImpact, table: TableImpact) -> str:
-    waits = [_wait(found, table, waited) for waited in (table.writer_ms, table.reader_ms, table.rows_ms)]
-    rewritten = ", rewritten" if table.rewritten else ""
-    cells = [
-        _revision_cell(revision),
-        f"{markdown(table.table)}<br>{markdown(words.rows(table))}",
-        f"{spelt(table.modes[0])}{rewritten}",
-        *waits,
-        _bound(table),
-    ]
-    return f"| {' | '.join(cells)} |"
-
-
-def _wait(found: Rehearsal, table: TableImpact, waited: float | None) -> str:
-    if waited is None:
-        return "not measured"
-    return "noise" if waited < found.noise_floor_ms else words.figure(table, waited)
-
-
-def _bound(table: TableImpact) -> str:
-    if STRONGEST not in table.modes:
-        return "–"
-    said = markdown(words.bound(table).removeprefix("waiting for it is "))
-    return f"**{said}**" if table.bounded is False else said
-
-
-def _findings(found: Rehearsal) -> Iterator[str]:
-    if found.findings:
-        yield ""
-    for each in found.findings:
-        where = f"`{markdown_code(words.near(each.source))}`, " if each.source else ""
-        yield (
-            f"- {MARKS[each.verdict]} **{each.verdict}**: {markdown(each.revision)}, {where}{markdown(each.table)}: "
-            f"it {markdown(each.what)}. Instead: {markdown(each.instead)}."
-        )
-    if found.writes.broken:
-        yield ""
-    yield from (f"- ❌ **broken**: {markdown(words.write(each))}." for each in found.writes.broken)
-
-
-def _phases(found: Rehearsal) -> Iterator[str]:
-    if not found.phases:
-        return
-    yield from ("", "| gate on the clone | before | after |", "|---|---|---|")
-    for asked in found.phases:
-        cells = (asked.phase, words.stand(asked.before), words.stand(asked.after))
-        yield f"| {' | '.join(markdown(cell) for cell in cells)} |"
-
-
-def _notes(found: Rehearsal) -> Iterator[str]:
-    said = [*words.notes(found)]
-    said += [f"Unknown: {words.unknown(found, table)}." for table in _exclusive(found)]
-    if found.noise_ms:
-        said.append(words.noise(found))
-    if found.returned is not None:
-        said += words.way_back(found.returned)
-    if said:
-        yield ""
-    yield from (f"- {markdown(line)}" for line in said)
-
-
-def _exclusive(found: Rehearsal) -> list[TableImpact]:
-    """List the tables with an exclusive lock, each once."""
-    return list({table.table: table for table in found.tables if STRONGEST in table.modes}.values())
-
-
 # Result of `compat`.
 
 
 def compat_as_lines(found: "Compat", width: int = LONGEST) -> Iterator[str]:
     """Write the answer, then broken, changed and unprepared statements with their reasons."""
-    for line in (compat_closing(found), *_compat_failure(found)):
-        yield from words.filled(line, "", "  ", width)
+    for line in _compat_answer(found):
+        yield from _wrapped(line, "", width)
+    yield from _compat_details(found, width)
+
+
+def compat_as_markdown(found: "Compat") -> str:
+    """Write a comment for a pull request."""
+    mark = MARKS[LimitVerdict.OVER] if found.exit_code else "✅"
+    return as_comment(mark, "compat", _compat_answer(found), _compat_details(found, LONGEST))
+
+
+def _compat_details(found: "Compat", width: int) -> Iterator[str]:
     for kind, results in (("breaks", found.broken), ("changes", found.changed)):
         for result in results:
             yield f"{kind}: {_statement(result, width - len(kind) - 2)}"
-            yield from words.filled(
-                f"{result.revision} ({words.near(result.path or '')}): {result.what}", "  ", "    ", width
-            )
+            what = f"{result.revision} ({words.near(result.path or '')}): {result.what}"
+            yield from _wrapped(what, "  ", width)
     for reason, group in by_reason(found):
-        yield from words.filled(f"not prepared, {reason}: {len(group)}", "", "  ", width)
+        yield from _wrapped(f"not prepared, {reason}: {len(group)}", "", width)
         for result in group[:SHOWN]:
             yield f"  {_statement(result, width - 2)}"
         if len(group) > SHOWN:
@@ -243,15 +154,12 @@ def by_reason(found: "Compat") -> "list[tuple[str, list[StatementResult]]]":
     return sorted(groups, key=lambda each: -len(each[1]))
 
 
-def compat_closing(found: "Compat") -> str:
-    """Summarise the result in one sentence."""
-    return (
+def _compat_answer(found: "Compat") -> Iterator[str]:
+    """Summarise the result in one sentence; then name the revision that failed."""
+    yield (
         f"{many(found.statements, 'statement')}: {len(found.broken)} would break, {len(found.changed)} would return other "
         f"columns, {len(found.unprepared)} cannot be prepared."
     )
-
-
-def _compat_failure(found: "Compat") -> Iterator[str]:
     if found.failure is not None:
         where = f" ({words.near(found.failure.source)})" if found.failure.source else ""
         at = found.after or "base"
@@ -270,18 +178,3 @@ def compat_as_data(found: "Compat") -> dict[str, Any]:
     """Return the result as data; `compat.schema.json` describes it."""
     reasons = {reason: len(group) for reason, group in by_reason(found)}
     return {**VERSION, "ok": found.exit_code == 0, **as_plain(found), "unprepared_by_reason": reasons}
-
-
-def compat_as_markdown(found: "Compat") -> str:
-    """Write a comment for a pull request; statements are quoted literally."""
-    mark = "✅" if found.exit_code == 0 else "❌"
-    lines = [f"### {mark} pipestate compat: {markdown(compat_closing(found))}"]
-    result = [("breaks", each) for each in found.broken] + [("changes", each) for each in found.changed]
-    if result:
-        lines += ["", "| | statement | revision | what |", "|---|---|---|---|"]
-    for kind, each in result:
-        where = f"{markdown(str(each.revision))} `{markdown_code(words.near(each.path or ''))}`"
-        lines.append(f"| {kind} | `{markdown_code(_statement(each))}` | {where} | {markdown(each.what)} |")
-    notes = [f"not prepared, {reason}: {len(group)}" for reason, group in by_reason(found)]
-    notes += _compat_failure(found)
-    return "\n".join([*lines, *([""] if notes else []), *(f"- {markdown(note)}" for note in notes)])

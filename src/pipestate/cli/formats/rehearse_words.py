@@ -29,12 +29,8 @@ OUTCOMES = {
 MOST_NAMED = 5
 
 
-def head(found: Rehearsal) -> str:
-    """Name the clone, its server, and the revisions before and after."""
-    return f"{found.clone}  {way(found)}"
-
-
 def way(found: Rehearsal) -> str:
+    """Name the server, and the revisions before and after."""
     at = f"{found.before or 'base'} → {found.after or 'base'}"
     return f"{found.server}  {at} in {duration(found.duration_ms)}"
 

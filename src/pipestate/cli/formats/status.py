@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -15,20 +16,22 @@ from pipestate.cli.formats.layout import (
     fits,
     label,
     labelled,
-    listed,
     more_rows,
     rows_table,
     table_of,
 )
 from pipestate.cli.formats.status_phase import BAD, GOOD, LEGEND, ODD, phase_picture
-from pipestate.core.text import many, plain
+from pipestate.core.text import listed, many, plain
 from pipestate.ledger.drift import Drift
 from pipestate.ledger.soft_drops import SoftDropped
 from pipestate.project.find import Calls
 from pipestate.status.facts import is_distribution
 from pipestate.status.model import Backfilling, Forced, Observed, RecordedRehearsal, Shown, Status
 from pipestate.status.opening import DAY, lasting, on
-from pipestate.verify.report import Gate, count_closing
+from pipestate.verify.report import Gate
+
+if TYPE_CHECKING:
+    from pipestate.rehearse.against_chain import ChainDrift
 
 BAR = 30
 RECENT = 14 * DAY  # older backfills are history
@@ -51,26 +54,12 @@ def status_picture(standing: Status, width: int, calls: Calls, *, verbose: bool 
 
 def _header(standing: Status, calls: Calls) -> Iterator[RenderableType]:
     """Answer in one line, then name the database, and the moment."""
-    said, is_good = _answer(standing, calls)
-    yield Text(said, "bold green" if is_good else "bold red")
+    is_good = standing.addresses(Gate.OPEN) and not standing.addresses(Gate.CLOSED)
+    step = "" if standing.ran else f" Next: {standing.next_command(calls)}"
+    yield Text(f"{standing.answer}{step}", "bold green" if is_good else "bold red")
     text = Text(f"{database_line(standing.database)}, {on(standing.at, standing.at)} UTC", "dim")
     drawn = any(day.open or day.closed for _, phase in standing.phases() for day in phase.days)
     yield text.append(f"\n{LEGEND}") if drawn else text
-
-
-def _answer(standing: Status, calls: Calls) -> tuple[str, bool]:
-    phases = [(f"{plain(runbook.name)}/{plain(phase.name)}", phase) for runbook, phase in standing.phases()]
-    closed = [
-        f"{address} ({count_closing(phase.checks)})" for address, phase in phases if phase.gate is Gate.CLOSED
-    ]
-    opened = [address for address, phase in phases if phase.gate is Gate.OPEN]
-    if closed:
-        return f"Closed: {listed(closed, most=len(closed))}.", False
-    if opened:
-        return f"Open: {listed(opened, most=len(opened))}.", True
-    at = f"No phase applies at revision {plain(standing.database.revision or 'base')}."
-    why = at if standing.runbooks else "No runbook here has `default: true`: name one, or write one."
-    return f"{why} Next: {calls.pipestate('plan')}", False
 
 
 def _phases(standing: Status, calls: Calls, *, verbose: bool) -> Iterator[RenderableType]:
@@ -188,15 +177,18 @@ def _in_a_line(row: tuple[Text, ...]) -> Text:
     return Text(f"{name} {value}, {age} ago, {source}{', ' if fails else ''}{fails}", row[0].style)
 
 
-def drift_as_lines(drift: Drift) -> Iterator[str]:
+def drift_as_lines(drift: "Drift | ChainDrift") -> Iterator[str]:
     """Answer in the first line; then name each difference."""
-    record = f"the record of {instant(drift.recorded_at.replace(microsecond=0))}, revision {drift.revision or 'base'}"
-    if drift.incomparable is not None:
-        yield f"cannot be compared with {record}: {drift.incomparable}; the next upgrade records the schema anew"
-    elif not drift.differences:
-        yield f"no drift: the schema is as in {record}"
-    else:
-        yield f"drift: {many(len(drift.differences), 'object')} {'differs' if len(drift.differences) == 1 else 'differ'} from {record}"
+    against = f"what the chain builds up to revision {drift.revision}"
+    if isinstance(drift, Drift):
+        at = instant(drift.recorded_at.replace(microsecond=0))
+        against = f"the record of {at}, revision {drift.revision or 'base'}"
+        if drift.incomparable is not None:
+            yield f"cannot be compared with {against}: {drift.incomparable}; the next upgrade records the schema anew"
+            return
+    count = len(drift.differences)
+    differs = f"{many(count, 'object')} {'differs' if count == 1 else 'differ'}"
+    yield f"drift: {differs} from {against}" if count else f"no drift: nothing differs from {against}"
     for each in drift.differences:
         yield f"  {each}"
 

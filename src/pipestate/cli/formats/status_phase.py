@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 from rich.text import Text
 
-from pipestate.cli.formats.layout import Line, label, listed
+from pipestate.cli.formats.layout import Line, label
 from pipestate.cli.formats.verify import GATES, STYLES
-from pipestate.core.text import many, plain
+from pipestate.core.text import listed, many, plain
 from pipestate.project.find import Calls
 from pipestate.status.model import (
     ClosedRecord,

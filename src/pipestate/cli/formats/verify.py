@@ -7,10 +7,10 @@ from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from pipestate.cli.formats.layout import database_line, hanging, listed, more_rows, rows_table
+from pipestate.cli.formats.layout import database_line, hanging, more_rows, rows_table
 from pipestate.core.text import duration, many, place, plain
 from pipestate.project.find import Calls
-from pipestate.verify.report import Gate, Outcome, PhaseReport, Report, Verdict, advice_line, count_closing
+from pipestate.verify.report import Gate, Outcome, PhaseReport, Report, Verdict, advice_line
 
 STYLES = {
     "passed": "green",
@@ -50,16 +50,14 @@ class _Screen:
         return hanging(Text(said, style) if isinstance(said, str) else said, self.console, indent)
 
     def parts(self, report: Report) -> Iterator[RenderableType]:
-        yield self.line(plain(answer(report)), "bold green" if report.ok else "bold red")
+        yield self.line(report.answer, "bold green" if report.ok else "bold red")
         yield self.line(database_line(report.database), "dim")
         for runbook, phase in report.phases():
             yield from self.phase(f"{runbook.name}/{phase.name}", phase)
         yield Text()
         yield self.line(_counts(report, verbose=self.verbose), "dim")
-        command = next_command(report, self.calls)
-        if command is not None:
-            fix = "" if report.ok or not report.ran else "fix what failed, then "
-            yield self.line(f"Next: {fix}{command}", "bold")
+        for said in next_lines(report, self.calls):
+            yield self.line(said, "bold")
 
     def phase(self, address: str, phase: PhaseReport) -> Iterator[RenderableType]:
         """Show the failures of a phase, then its warnings; with `verbose` also passed and skipped checks."""
@@ -161,47 +159,14 @@ def evidence_lines(verdict: Verdict) -> list[str]:
 
 def closing_line(report: Report, calls: Calls) -> str:
     """Name the open or closed gates, and the next step."""
-    if not report.ran:
-        at = report.database.revision or "base"
-        return f"Nothing was checked: no phase applies at revision {at}. Next: {calls.pipestate('plan')}"
-    closed = report.addresses(Gate.CLOSED)
-    opened = [
-        f"{runbook.name}/{phase.name}"
-        for runbook, phase in report.phases()
-        if phase.gate is Gate.OPEN and phase.opens
-    ]
-    if closed:
-        return f"Closed: {', '.join(closed)}. Fix what failed, then verify again."
-    if opened:
-        upgrade = calls.alembic("upgrade head")
-        return f"Open: {', '.join(opened)}. The revisions behind it may run: {upgrade}"
-    return "All blocking checks passed."
+    return " ".join([report.answer, *next_lines(report, calls)])
 
 
-def answer(report: Report) -> str:
-    """Answer a run in one line: the closed gates, or that all are open."""
-    if not report.ran:
-        return f"Nothing was checked: no phase applies at revision {report.database.revision or 'base'}."
-    closed = [
-        f"{runbook.name}/{phase.name} ({count_closing(phase.checks)})"
-        for runbook, phase in report.phases()
-        if phase.gate is Gate.CLOSED
-    ]
-    if closed:
-        return f"Closed: {listed(closed, most=len(closed))}."
-    opened = report.addresses(Gate.OPEN)
-    return f"Open: {listed(opened, most=len(opened))}."
-
-
-def next_command(report: Report, calls: Calls) -> str | None:
-    """Name the next command: the same again, the upgrade, or the plan; None if all is done."""
-    if not report.ran:
-        return calls.pipestate("plan")
-    closed = report.addresses(Gate.CLOSED)
-    if closed:
-        return calls.pipestate(f"gate {closed[0]}" if len(closed) == 1 else "verify")
-    opens = any(phase.opens for _, phase in report.phases() if phase.gate is Gate.OPEN)
-    return calls.alembic("upgrade head") if opens else None
+def next_lines(report: Report, calls: Calls) -> list[str]:
+    """Write the next command, if there is one."""
+    command = report.next_command(calls)
+    fix = "" if report.ok or not report.ran else "fix what failed, then "
+    return [f"Next: {fix}{command}"] if command else []
 
 
 def without_first_row(verdict: Verdict) -> str:

@@ -25,7 +25,7 @@ RedisUrl = Annotated[
     typer.Option(
         "--redis-url",
         metavar="URL",
-        help="The queues' Redis; else REDIS_URL, or redis_url under \\[pipestate:queues] in alembic.ini.",
+        help="The queues' Redis; else REDIS_URL, or redis_url under [pipestate:queues] in alembic.ini.",
         show_default=False,
     ),
 ]

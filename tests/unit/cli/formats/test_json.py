@@ -17,7 +17,7 @@ SHAPED = {
     "history": "Entry",
     "status": "Status SoftDropped PhaseStatus Shown Soak SignOffStatus FailedCheck Observed Forced RecordedRehearsal "
     "Drift Difference",
-    "fleet": "Answer PhaseFound Fleet Group Tenant",
+    "fleet": "Answer PhaseFound TenantUpgrade Fleet Group Tenant",
     "rehearse": "Rehearsal RevisionImpact TableImpact Return",
 }
 

@@ -171,18 +171,19 @@ def test_phases_that_are_ahead_or_past_are_counted_and_listed_where_that_is_aske
 
 def test_the_answer_comes_first_and_closed_phases_before_open_ones() -> None:
     held = Held(NOW - 9 * DAY, 9.0, 9, 72.0, NOW - DAY, 24.0)
-    opened = make_phase(name="early", gate=Gate.OPEN, held=held)
+    passed = replace(make_verdict(), outcome=Outcome.PASSED)
+    opened = make_phase(name="early", gate=Gate.OPEN, held=held, checks=(passed,))
     lines = seen(make_standing(opened, make_phase(checks=(make_verdict(),)))).splitlines()
     assert lines[0] == "Closed: orders/ready (1 of 1 check failed)."
     assert lines[1].startswith("x, sqlite 3.45, at revision a1 of c3, Nov 20 10:00 UTC")
-    assert lines.index("orders/ready closed  0 of 1 passed") < lines.index("orders/early open  0 of 0 passed")
+    assert lines.index("orders/ready closed  0 of 1 passed") < lines.index("orders/early open  1 of 1 passed")
     assert "  next      pipestate gate orders/ready" in [line.rstrip() for line in lines]
     assert seen(make_standing(opened)).startswith("Open: orders/early.\n")
 
 
 def test_where_nothing_applies_the_next_step_is_named() -> None:
     said = seen(make_standing(make_phase(gate=Gate.AHEAD)))
-    assert said.startswith("No phase applies at revision a1. Next: pipestate plan\n")
+    assert said.startswith("Nothing was checked: no phase applies at revision a1. Next: pipestate plan\n")
     assert "No runbook here has `default: true`" in seen(replace(make_standing(), runbooks=()))
 
 
