@@ -7,6 +7,7 @@ import pytest
 
 from attacks.sessions import wait_until
 from pipestate.core.errors import ConfigError
+from pipestate.database.urls import shown
 from pipestate.fleet.ask import Answer
 from pipestate.fleet.run import Group
 from pipestate.project.find import Project
@@ -206,9 +207,7 @@ def test_a_query_that_names_nothing_is_an_answer_of_its_line(
 def test_names_that_are_not_unique_become_addresses(shop: Project, tenants: Tenants) -> None:
     lines = [tenants.named("acme"), tenants.named("acme")]
     _, answers = asked(shop, lines, compare=False)
-    assert sorted(answers) == sorted(
-        database.url.set(drivername="postgresql").render_as_string() for database in tenants.made
-    )
+    assert sorted(answers) == sorted(shown(database.url) for database in tenants.made)
 
 
 def test_connections_are_closed_and_no_more_than_wanted_are_open(shop: Project, tenants: Tenants) -> None:
