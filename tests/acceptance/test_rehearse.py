@@ -176,11 +176,13 @@ def test_on_a_terminal_a_line_says_which_revision_runs(tmp_path: Path, pg: Datab
     clone = Database(pg.url.__class__.create("sqlite", database=str(tmp_path / "clone")))
     clone.run("CREATE TABLE other (id integer)")
     project.edit("alembic.ini", ("sqlalchemy.url", "other.url"))
+    slow = "def upgrade() -> None:\n    __import__('time').sleep(1.5)  # the line is drawn twice a second\n"
+    project.edit("migrations/versions/a1_orders.py", ("def upgrade() -> None:\n", slow))
     typed = Typed(("rehearse", "--on", clone.text, "--to", "a1"), columns=80)
     (written,) = in_terminals([typed], cwd=project.root)
     screen = terminal.plain(written)
-    assert "a1 runs on the clone 0:00:00" in screen
-    assert "upgrading the clone from base to a1 0:00:00" in screen
+    assert "1 s, a1 runs on the clone" in screen
+    assert "0 s, upgrading the clone from base to a1" in screen
     settled = screen.rpartition("upgrading the clone")[2].splitlines()
     assert [line for line in settled if len(line) > 80] == []
 

@@ -224,6 +224,6 @@ def _show(shown: ExitStack, now: list[Any]) -> None:
         transient=True,
         refresh_per_second=2,
         redirect_stdout=False,
-        redirect_stderr=False,
+        redirect_stderr=True,
     )
     shown.enter_context(live)
