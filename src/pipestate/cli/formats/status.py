@@ -81,7 +81,8 @@ def _phases(standing: Status, calls: Calls, *, verbose: bool) -> Iterator[Render
     elif others:
         gates = [phase.gate for phase, _ in others]
         counts = [f"{gates.count(gate)} {gate}" for gate in Gate if gate in gates]
-        yield Text(f"Other gates: {', '.join(counts)} (--verbose lists each)", "dim")
+        what = "Other gates" if len(others) < len(drawn) else "Gates"
+        yield Text(f"{what}: {', '.join(counts)} (--verbose lists each)", "dim")
 
 
 def _ledger(standing: Status, calls: Calls) -> Iterator[RenderableType]:
