@@ -16,7 +16,7 @@ from pipestate.runbook.variants import as_read_by
 
 _NUMBER = re.compile(r"-?[0-9]+")
 AS_WRITTEN = {"no_parameters": True}
-HOW = "a block with `-- backfill:`, `-- table:` and `-- key:` on a page of runbooks/ is one (docs/how-to/backfill.md)"
+HOW = "a block with `-- backfill:`, `-- table:` and `-- key:` in a runbook is one (docs/how-to/backfill.md)"
 
 
 @dataclass(frozen=True, slots=True)
