@@ -58,7 +58,7 @@ def test_from_the_first_look_to_the_gate(project: Contracted) -> None:
     wrong = pipestate(project, "backfill", "orders/stat")
     assert (wrong.returncode, wrong.stderr) == (
         2,
-        "pipestate: no page has a backfill orders/stat; there is orders/state\n",
+        "pipestate: no runbook has a backfill orders/stat; there is orders/state\n",
     )
     storage = pipestate(project, "backfill", "state", "--storage-dir", "/srv")
     assert storage.returncode == 2

@@ -162,7 +162,7 @@ def test_the_screen_fits_and_obeys_no_name(directory: Path, columns: int) -> Non
 
 def test_a_bar_is_for_terminals(directory: Path) -> None:
     (written,) = in_terminals([Typed(("fleet", "verify", "--databases", "good.txt"), 100)], cwd=directory)
-    assert "asking ━" in plain(written)
+    assert "evaluating ━" in plain(written)
     assert "━" not in "".join(run(directory, "verify", "--databases", "good.txt")[1:])
 
 

@@ -59,6 +59,14 @@ def test_help_is_shown(verb: Verb) -> None:
     assert verb.is_group or "Example: " in done.output
 
 
+@pytest.mark.parametrize("verb", [verb for verb in ALL if verb.is_group], ids=by_name)
+def test_a_group_alone_shows_its_help(verb: Verb) -> None:
+    done = CliRunner().invoke(app, verb.name.split()[1:])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith("Usage: ")
+    assert "Commands:" in done.stderr
+
+
 @pytest.fixture(scope="module")
 def pages() -> dict[tuple[str, int], str]:
     """The help of every command, in terminals of two widths."""

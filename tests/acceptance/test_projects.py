@@ -55,6 +55,13 @@ def test_plan(members: Path, database: Database) -> None:
     assert plan["next"] == "the gate is open: alembic upgrade head"
 
 
+def test_plan_shows_the_gate_of_a_runbook_that_is_not_default(members: Path, database: Database) -> None:
+    page = members / "runbooks" / "members.md"
+    page.write_text(page.read_text().replace("default: true\n", ""))
+    done = pipestate(members, "plan", "--json", DATABASE_URL=database.text)
+    assert json.loads(done.stdout)["steps"][1]["gates"] == [{"phase": "members/moved", "gate": "open"}]
+
+
 def test_gate_and_verify(members: Path, database: Database) -> None:
     assert pipestate(members, "gate", "moved", DATABASE_URL=database.text).returncode == 0
     database.run("INSERT INTO members VALUES ('7')")

@@ -90,7 +90,8 @@ def test_a_phase_before_it_that_reads_what_is_dropped_ends_with_it(empty: Path) 
     must(pipestate(empty, "init", "orders", "--rev-id", "a1"))
     page = empty / "runbooks/orders.md"
     text = page.read_text().replace(
-        "SELECT 'write this check: which rows are not copied' AS fault", "SELECT old_status FROM orders"
+        "SELECT 'write this check: list the rows that are not copied' AS fault",
+        "SELECT old_status FROM orders",
     )
     page.write_text(text)
     contract = ("revision", "--contract", "orders/readiness", "--drop-column", "orders.old_status")

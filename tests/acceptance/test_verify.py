@@ -141,6 +141,10 @@ def test_a_database_before_the_chain_checks_nothing_and_that_is_no_pass(database
         (["verify", "no-such-runbook"], "there is no runbook no-such-runbook; there are"),
         (["verify", "missing.md"], "cannot read the runbook missing.md"),
         (["verify", "--phase", "nowhere"], "no phase is called nowhere; the phases are"),
+        (
+            ["verify", "--phase", "shadow"],
+            "no default runbook has a phase shadow: write --phase queue-cutover/shadow",
+        ),
         (["verify", "--phase", "expand", "--phase", "nowhere"], "no phase is called nowhere; the phases are"),
         (
             ["verify", "sites-consolidation", "queue-cutover", "--phase", "expand", "--phase", "cleanup"],

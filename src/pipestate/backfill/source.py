@@ -16,7 +16,7 @@ from pipestate.runbook.variants import as_read_by
 
 _NUMBER = re.compile(r"-?[0-9]+")
 AS_WRITTEN = {"no_parameters": True}
-HOW = "a block with `-- backfill:`, `-- table:` and `-- key:` on a page of runbooks/ is one (docs/how-to/backfill.md)"
+HOW = "a block with `-- backfill:`, `-- table:` and `-- key:` in a runbook is one (docs/how-to/backfill.md)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,9 @@ def find_backfill(name: str, runbooks: Sequence[Runbook], dialect: str) -> Found
     known = every_backfill(runbooks)
     named = [address for address in known if f"/{address}".endswith(f"/{name}")]
     if not named:
-        raise ConfigError(f"no page has a backfill {name}; {told(known)}")
+        raise ConfigError(f"no runbook has a backfill {name}; {told(known)}")
     if len(named) > 1:
-        raise ConfigError(f"backfill {name} stands on {len(named)} pages: say which of {', '.join(named)}")
+        raise ConfigError(f"backfill {name} is in {len(named)} runbooks: name one of {', '.join(named)}")
     for runbook in runbooks:
         for phase in runbook.phases:
             for backfill in phase.backfills_for(dialect):

@@ -69,6 +69,10 @@ class Commands(TyperGroup):
             self.commands[cmd_name] = made
         return self.commands[cmd_name]
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        require_command(ctx, args)
+        return super().parse_args(ctx, args)
+
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return list(usage(self, ctx))
 
@@ -138,11 +142,26 @@ def build(name: str, made: Callable[..., Any] | typer.Typer) -> Any:
     return explain(typer.main.get_group(shell).commands[name])
 
 
+def require_command(context: Any, args: list[str]) -> None:
+    """Print the help of a group that was called alone, and exit with 2. Typer drops the help that Click prints."""
+    if not args and not context.resilient_parsing:
+        typer.echo(context.get_help(), err=True)
+        context.exit(2)
+
+
 Rows = Sequence[tuple[str, str]]
 
 
 def explain(command: Any) -> Any:
     """Give a command and its subcommands this help."""
+    if hasattr(command, "commands"):
+        parse = command.parse_args
+
+        def parse_args(context: Any, args: list[str]) -> Any:
+            require_command(context, args)
+            return parse(context, args)
+
+        command.parse_args = parse_args
     command.collect_usage_pieces = lambda context: list(usage(command, context))
     command.format_help = lambda context, formatter: write_help(command, context, formatter)
     for below in getattr(command, "commands", {}).values():

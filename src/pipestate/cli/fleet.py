@@ -267,7 +267,7 @@ def ask(question: "FleetRequest", databases: str, jobs: int, *, json_: bool) -> 
     from pipestate.fleet.run import ask_fleet
 
     run_on_fleet(
-        *(databases, jobs, question.timeout_s, "asking"),
+        *(databases, jobs, question.timeout_s, "evaluating"),
         lambda tenants, put, tell: ask_fleet(question, tenants, jobs, put, tell),
         recorded=question.record,
         json_=json_,

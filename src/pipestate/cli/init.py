@@ -9,6 +9,7 @@ import typer
 from pipestate.cli.options import Target, complete_phase, project_options
 from pipestate.cli.output import say
 from pipestate.core.errors import ConfigError
+from pipestate.core.text import many
 from pipestate.project.find import Project
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ def draft_eject_of(to: Target, connection: "Connection") -> "tuple[list[Draft], 
 def confirm_eject(files: int, installed: bool, yes: bool) -> None:
     if not yes:
         ledger = "drop the ledger with all records" if installed else "leave the database as it is"
-        typer.confirm(f"Change {files} files, and {ledger}?", abort=True, err=True)
+        typer.confirm(f"Change {many(files, 'file')}, and {ledger}?", abort=True, err=True)
 
 
 def counts_statements(project: Project) -> bool | None:

@@ -152,7 +152,7 @@ def _lines(runbook: "Runbook", phase: "Phase", dialect: str) -> Iterator[str]:
         if id in here:
             yield from _check(runbook, here[id], dialect)
         else:
-            yield f"-- check: {id} is not asked on {dialect}: the page says that it cannot hold this state"
+            yield f"-- check: {id} is not evaluated on {dialect}: the runbook says that it cannot hold this state"
     for view in phase.views_for(dialect):
         yield ""
         yield from _block(f"-- view: {view.id} ({view.block})", view, dialect)

@@ -66,7 +66,10 @@ def plan(to: Target, json_: AsJson = False, verbose: Verbose = False) -> None:
 
 
 def planned(to: Target) -> "tuple[ChainPlan, Report, list[SoftDropped]]":
-    """Combine the chain, the gates of the default runbooks and soft-dropped objects; refuse a wrong `opens`."""
+    """Combine the chain, its gates and those of the default runbooks, and soft-dropped objects.
+
+    Refuse a wrong `opens`.
+    """
     from pipestate.ledger.soft_drops import readable_soft_drops
     from pipestate.project.phases import resolve_opens
     from pipestate.runbook.files import every_runbook
@@ -75,7 +78,7 @@ def planned(to: Target) -> "tuple[ChainPlan, Report, list[SoftDropped]]":
     from pipestate.verify.select import find_phases
 
     books = resolve_opens(to.chain, every_runbook(to.project.runbooks), to.project.named)
-    phases = find_phases([book for book in books if book.default])
+    phases = [(book, phase) for book, phase in find_phases(books) if book.default or phase.opens]
     said: list[str] = []
     dropped: list[SoftDropped] = []
     find = locating(to, said.append)

@@ -17,12 +17,13 @@ from sqlalchemy.exc import DBAPIError, OperationalError, PendingRollbackError
 
 from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.database import postgresql, sqlite
-from pipestate.database.drivers import TAKES_NO_WRITES, cause_of, message, refuses_writes
+from pipestate.database.drivers import TAKES_NO_WRITES, cause_of, message, refuses_writes, sqlstate
 from pipestate.database.interrupt import telling
 from pipestate.database.postgresql import CONNECT_ARGUMENTS
 from pipestate.database.urls import shown, without_secrets
 
 T = TypeVar("T")
+LACKS_A_RIGHT = "; connect as the owner of the tables, or grant the missing right to this role"
 CONFLICT = "conflict with recovery"  # a lost connection has no SQLSTATE, only this text
 # An advisory lock belongs to one database: a session that sees it is connected to the same one.
 SEES_LOCK = sa.text(
@@ -191,7 +192,8 @@ def reachable(url: URL) -> Iterator[None]:
             raise Unreachable(_cannot_reach(url, error)) from error
         if refuses_writes(error):
             raise Unreachable(f"{shown(url)} {TAKES_NO_WRITES} ({_reason(url, error)})") from error
-        raise Unreachable(f"{_reason(url, error)} ({shown(url)})") from error
+        advice = LACKS_A_RIGHT if sqlstate(error) == "42501" else ""
+        raise Unreachable(f"{_reason(url, error)} ({shown(url)}){advice}") from error
     except PendingRollbackError as error:  # a lost connection was used again
         first = cause_of(error)
         raise Unreachable(_cannot_reach(url, first) if first else f"{error} ({shown(url)})") from error

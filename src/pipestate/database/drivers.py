@@ -18,7 +18,7 @@ T = TypeVar("T")
 # PostgreSQL's OIDs of char(n), and of two types that only asyncpg decodes differently.
 CHAR, REAL, PADDED = 18, 700, 1042
 KEEP_NO_PLANS = ("psycopg2", "pysqlite", "aiosqlite")
-TAKES_NO_WRITES = "takes no writes: it is a standby, or read-only by a setting; name the primary"
+TAKES_NO_WRITES = "takes no writes: it is a standby, or a setting or this role is read-only; name the primary, or another role"
 _NUMBERS = count(1)
 
 

@@ -94,6 +94,10 @@ def parse_url(text: str, *, source: str = "the database URL") -> "URL":
     if "@" in (url.host or ""):  # the end of a password that contains one
         raise unreadable
     backend = url.drivername.partition("+")[0]
+    if backend == "driver":
+        raise ConfigError(
+            f"{source} is the example of `alembic init`: write the address of your database there"
+        )
     if backend not in DRIVERS:
         raise ConfigError(f"{source} names {backend}; pipestate works with PostgreSQL and SQLite")
     ours = _for_psycopg2(url) if DRIVERS[backend] == PSYCOPG2 else url

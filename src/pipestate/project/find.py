@@ -176,6 +176,10 @@ class Calls:
     def alembic(self, command: str) -> str:
         """Return a command line of Alembic, or of Flask; only the shipped env.py accepts the URL as an option.
 
+        If a URL was given, `pipestate upgrade` and `downgrade` stand in: Alembic would take the ini's database.
+
+        >>> Calls(database="postgresql://db/shop").alembic("downgrade c3-1")
+        'pipestate downgrade c3-1 --database-url postgresql://db/shop'
         >>> from pathlib import Path
         >>> Calls(Named(config=Path("db/alembic.ini"), section="sales")).alembic("upgrade head")
         'alembic -c db/alembic.ini -n sales upgrade head'
@@ -186,6 +190,8 @@ class Calls:
         if named.flask is not None:
             directory = _option("-d", named.flask) if named.flask != Path("migrations") else []
             return " ".join(["flask db", command, *directory])
+        if self.database and not named.shipped and command.startswith(("upgrade", "downgrade")):
+            return self.pipestate(command)
         options = _option("-c", named.config) + _option("-n", named.section)
         if named.shipped:
             options += ["-c", '"$(pipestate --alembic-ini)"']

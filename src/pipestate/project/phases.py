@@ -11,6 +11,7 @@ from pipestate.project.graph import Chain
 from pipestate.project.revision_files import asks, read_chain
 from pipestate.runbook.files import (
     all_runbook_files,
+    every_runbook,
     find_runbooks,
     named_runbook,
     runbook_files,
@@ -33,7 +34,11 @@ def locate_runbooks(project: Project, names: Sequence[str], phases: Sequence[str
     named = {phase.partition("/")[0] for phase in phases if "/" in phase}
     default = [] if named and all("/" in phase for phase in phases) else find_runbooks([], directory)
     others = [named_runbook(name, directory) for name in named - {book.name for book in default}]
-    return sorted([*default, *others], key=lambda book: book.path)
+    books = sorted([*default, *others], key=lambda book: book.path)
+    for bare in (phase for phase in phases if not any(book.phase(phase) for book in books)):
+        if found := [book.name for book in every_runbook(directory) if book.phase(bare)]:
+            raise ConfigError(f"no default runbook has a phase {bare}: write --phase {found[0]}/{bare}")
+    return books
 
 
 def load_runbooks(project: Project, address: str, *, below: int = 1) -> list[Runbook]:

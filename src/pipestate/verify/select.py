@@ -13,6 +13,7 @@ from pipestate.verify.judge import Judgement
 from pipestate.verify.report import Outcome
 
 Phases = Sequence[tuple[Runbook, Phase]]
+FOR_GOOD = timedelta(days=3650)  # a sign-off with this validity never expires in practice
 VIEW = {"postgresql": "pipestate.sign_off", "sqlite": "pipestate_sign_off"}
 
 
@@ -75,7 +76,7 @@ def select_checks(runbook: Runbook, phase: Phase, position: Position, dialect: s
         check = here.get(written.id, written)
         why = _why_skipped(phase, check, position)
         if written.id not in here:
-            why = f"the page says that SQLite cannot hold this state: it is asked on {written.dialect} only"
+            why = f"the runbook says that SQLite cannot hold this state: {written.dialect} alone evaluates it"
         selected[written.id] = SelectedCheck(runbook, phase, check, why)
     return list(selected.values())
 
@@ -118,17 +119,17 @@ def signoff_check(signoff: SignOff, dialect: str, *, runbook: str, phase: str) -
 
 def explain_signoff(signoff: SignOff, judgement: Judgement, *, runbook: str, phase: str) -> Judgement:
     """Explain the judgement in words, with the command that records a sign-off."""
-    within = f"within {written(signoff.valid_for)}"
+    within = f" within {written(signoff.valid_for)}" if signoff.valid_for < FOR_GOOD else ""
     if judgement.outcome is Outcome.PASSED:
         by = f" by {signoff.people} people" if signoff.people > 1 else ""
-        return Judgement(judgement.outcome, judgement.observed, f"signed off{by} {within}")
+        return Judgement(judgement.outcome, judgement.observed, f"signed off{by}{within}")
     if judgement.outcome is Outcome.FAILED:
         so_far = (
             f" by {judgement.observed.get('people')} of {signoff.people} people" if signoff.people > 1 else ""
         )
         how = f"pipestate attest {runbook}/{phase}/{signoff.id} --by YOU"
         missing = f"signed off{so_far}" if so_far else "not signed off"
-        return Judgement(judgement.outcome, judgement.observed, f"{missing} {within}: {how}")
+        return Judgement(judgement.outcome, judgement.observed, f"{missing}{within}: {how}")
     return judgement
 
 

@@ -71,7 +71,7 @@ def test_what_sqlite_cannot_hold_is_skipped_there_with_the_reason(database: Data
     if database.is_sqlite:
         assert (first.outcome, first.message) == (
             "skipped",
-            "the page says that SQLite cannot hold this state: it is asked on postgresql only",
+            "the runbook says that SQLite cannot hold this state: postgresql alone evaluates it",
         )
     else:
         assert first.outcome == "passed"

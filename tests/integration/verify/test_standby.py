@@ -20,7 +20,7 @@ from support.standby import catch_up, standby_of
 
 pytestmark = pytest.mark.scene
 
-REFUSED = "takes no writes: it is a standby, or read-only by a setting; name the primary"
+REFUSED = "takes no writes: it is a standby, or a setting or this role is read-only; name the primary, or another role"
 WORK = """---
 runbook: work
 phases:

@@ -82,3 +82,8 @@ def test_a_database_is_placed_by_its_host(monkeypatch: pytest.MonkeyPatch, url: 
 def test_a_host_that_only_the_environment_names_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGHOST", "db.example.com")
     assert name_and_place("postgresql:///civic") == ("civic", "db.example.com")
+
+
+def test_the_example_of_alembic_init_is_named() -> None:
+    with pytest.raises(ConfigError, match="is the example of `alembic init`: write the address"):
+        parse_url("driver://user:pass@localhost/dbname", source="sqlalchemy.url in the ini")

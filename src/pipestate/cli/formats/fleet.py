@@ -41,7 +41,8 @@ def print_fleet(fleet: Fleet, console: Console) -> None:
             differ = sum(len(group.names) for group in others)
             heading = f"\n{differ:,} {'differs' if differ == 1 else 'differ'}:"
     if others:
-        console.print(Text(heading))
+        if heading:
+            console.print(Text(heading))
         console.print(_table(others, upgrade=bool(fleet.waves)))
     if len(others) > MOST_ROWS:
         console.print(Text(f"and {len(others) - MOST_ROWS:,} more rows: --json has every database", "dim"))
@@ -87,7 +88,10 @@ def _what(group: Group, *, whole: bool = False, upgrade: bool = False) -> Text:
         return Text(closed, "yellow") if state.closed else Text(pending)
     said = Text(f"at {plain(state.revision or 'base')} of {plain(state.head or 'base')}, " if whole else "")
     if state.next is not None:
-        said.append(f"{pending}; next: {plain(state.next)}")
+        next_step = (
+            f"; next: {plain(state.next)}" if state.pending or not state.next.startswith("nothing") else ""
+        )
+        said.append(f"{pending}{next_step}")
     elif state.closed:
         said.append(f"closed: {plain(', '.join(state.closed))}", "red")
         said.append(f" ({plain(', '.join(_checks(group)))})", "dim")

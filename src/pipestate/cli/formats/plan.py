@@ -75,7 +75,7 @@ def print_history(
 
     Text from people is printed literally, without markup.
     """
-    count = many(len(entries), "entry", "entries") if entries else "no such entry"
+    count = many(len(entries), "entry", "entries") if entries else "no entry"
     order = ", the newest first; times are UTC" if entries else ""
     more = "; --limit shows more" if len(entries) == limit else ""
     console.print(hanging(Text(f"{plain(database)}: {count}{order}{more}", "bold"), console))

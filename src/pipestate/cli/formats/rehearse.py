@@ -8,6 +8,7 @@ from pipestate.cli.formats import rehearse_words as words
 from pipestate.cli.formats.json import VERSION, as_plain
 from pipestate.core.text import duration, many, markdown, plain_lines
 from pipestate.rehearse.impact import STRONGEST, LimitVerdict, Rehearsal, RevisionImpact, TableImpact, spelt
+from pipestate.report.words import places
 
 if TYPE_CHECKING:
     from pipestate.rehearse.compat import Compat, StatementResult
@@ -55,14 +56,13 @@ def _answer(found: Rehearsal) -> Iterator[str]:
 
 
 def _details(found: Rehearsal, width: int) -> Iterator[str]:
-    yield from _wrapped(f"{found.clone}  {words.way(found)}", "", width)
+    yield from _wrapped(f"{places(found.clone)}  {words.way(found)}", "", width)
     if found.noise_ms:
         yield from _wrapped(words.noise(found), "", width)
     for revision in found.revisions:
         yield ""
         yield from _revision(found, revision, width)
-    gates = (f"Gate {words.phase(outcome)}" for outcome in found.phases)
-    below = [*words.notes(found), *gates, *words.writes(found)]
+    below = [*words.notes(found), *words.phases(found), *words.writes(found)]
     if below:
         yield ""
     for line in below:
@@ -76,12 +76,12 @@ def _revision(found: Rehearsal, revision: RevisionImpact, width: int) -> Iterato
         yield from _named("gate", words.gate(gate), width)
     shown = [table for table in revision.tables if is_worth_a_line(table, found.noise_floor_ms)]
     for table in shown:
-        yield from _table(found, table, width)
+        yield from _table(found, revision, table, width)
     if not shown:
         if not found.locks_file:
             yield "  no session waits for an existing table"
         if revision.slowest is not None:
-            yield from _named("time", words.spent(revision.slowest), width)
+            yield from _named("time", words.spent(revision.slowest, revision.path), width)
 
 
 def is_worth_a_line(table: TableImpact, floor: float) -> bool:
@@ -90,19 +90,19 @@ def is_worth_a_line(table: TableImpact, floor: float) -> bool:
     return not weak or table.stall_ms >= floor or table.scale is None
 
 
-def _table(found: Rehearsal, table: TableImpact, width: int) -> Iterator[str]:
+def _table(found: Rehearsal, revision: RevisionImpact, table: TableImpact, width: int) -> Iterator[str]:
     yield from _wrapped(f"{table.table}  {words.rows(table)}", "  ", width)
-    yield from _named("certain", "; ".join(_certain(table)), width)
+    yield from _named("certain", "; ".join(_certain(table, revision.path)), width)
     yield from _named("estimate", "; ".join(words.estimates(table, found.noise_floor_ms)), width)
     if table.spent_by is not None and table.stall_ms >= found.noise_floor_ms:
-        yield from _named("time", words.spent(table.spent_by), width)
+        yield from _named("time", words.spent(table.spent_by, revision.path), width)
     if STRONGEST in table.modes:
         yield from _named("unknown", words.unknown(found, table), width)
 
 
-def _certain(table: TableImpact) -> Iterator[str]:
-    taken = f", taken at {words.place(table.taken_by)}" if table.taken_by else ""
-    yield f"{spelt(table.modes[0])}{taken}"
+def _certain(table: TableImpact, file: str) -> Iterator[str]:
+    where = words.place(table.taken_by, file) if table.taken_by else ""
+    yield f"{spelt(table.modes[0])}, taken at {where}" if where else spelt(table.modes[0])
     yield "rewritten" if table.rewritten else "not rewritten"
     if bound := words.bound(table):
         yield bound

@@ -1,17 +1,16 @@
 """Sentences of a rehearsal, shared by the terminal and Markdown."""
 
-import os
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
-from pipestate.core.text import duration, many, size
+from pipestate.core.text import duration, many, shorter_path, size
 from pipestate.rehearse.child_process import GateOutcome, Statement
 from pipestate.rehearse.impact import (
     MOST_SCALED,
     STRONGEST,
     LimitFinding,
     LimitVerdict,
-    PhaseOutcome,
     Rehearsal,
     Return,
     TableImpact,
@@ -124,14 +123,14 @@ def notes(found: Rehearsal) -> Iterator[str]:
         yield f"Waits under {floor} are noise here: use a quieter machine for this limit."
 
 
-def phase(asked: PhaseOutcome) -> str:
-    """Write the state of a gate before and after the upgrade."""
-    before, after = stand(asked.before), stand(asked.after)
-    return (
-        f"{asked.phase}: {before}, as before"
-        if before == after
-        else f"{asked.phase}: {before} before, {after} after"
-    )
+def phases(found: Rehearsal) -> Iterator[str]:
+    """Write each gate that the upgrade changed, before and after; count the others."""
+    states = [(asked.phase, stand(asked.before), stand(asked.after)) for asked in found.phases]
+    for name, before, after in states:
+        if before != after:
+            yield f"Gate {name}: {before} before, {after} after"
+    if same := sum(before == after for _, before, after in states):
+        yield f"{many(same, 'gate')} {'is as it was' if same == 1 else 'are as they were'}."
 
 
 def stand(found: PhaseReport) -> str:
@@ -204,20 +203,32 @@ def worst(found: Rehearsal) -> LimitVerdict:
     return next((each for each in OUTCOMES if each in verdicts), LimitVerdict.WITHIN)
 
 
-def place(statement: Statement) -> str:
-    return near(statement.source) if statement.source else statement.revision
+def place(statement: Statement, file: str) -> str:
+    """Write the line in this file, the revision's own; else the path of another one."""
+    if statement.source is None:
+        return statement.revision
+    path, line = _path_and_line(statement.source)
+    if Path(path).resolve() != Path(file).resolve():
+        return near(statement.source)
+    return f"line {line}" if line else ""
 
 
-def spent(statement: Statement) -> str:
+def spent(statement: Statement, file: str) -> str:
     """Name the statement that took the time."""
-    return f"{duration(statement.duration_ms)} in {place(statement)}: {statement.first_words}"
+    where = place(statement, file)
+    return f"{duration(statement.duration_ms)}{f' in {where}' if where else ''}: {statement.first_words}"
 
 
 def near(source: str) -> str:
     """Write a path relative to the current directory, or the absolute path if it is shorter."""
-    path, _, line = source.rpartition(":") if source.rpartition(":")[2].isdigit() else (source, "", "")
-    best = min(path, os.path.relpath(path), key=len)
+    path, line = _path_and_line(source)
+    best = shorter_path(path)
     return f"{best}:{line}" if line else best
+
+
+def _path_and_line(source: str) -> tuple[str, str]:
+    path, _, line = source.rpartition(":")
+    return (path, line) if path and line.isdigit() else (source, "")
 
 
 def filled(said: str, first: str, later: str, width: int) -> Iterator[str]:

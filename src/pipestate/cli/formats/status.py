@@ -23,7 +23,6 @@ from pipestate.cli.formats.layout import (
 from pipestate.cli.formats.status_phase import BAD, GOOD, LEGEND, ODD, phase_picture
 from pipestate.core.text import listed, many, plain
 from pipestate.ledger.drift import Drift
-from pipestate.ledger.soft_drops import SoftDropped
 from pipestate.project.find import Calls
 from pipestate.status.facts import is_distribution
 from pipestate.status.model import Backfilling, Forced, Observed, RecordedRehearsal, Shown, Status
@@ -81,7 +80,8 @@ def _phases(standing: Status, calls: Calls, *, verbose: bool) -> Iterator[Render
     elif others:
         gates = [phase.gate for phase, _ in others]
         counts = [f"{gates.count(gate)} {gate}" for gate in Gate if gate in gates]
-        yield Text(f"Other gates: {', '.join(counts)} (--verbose lists each)", "dim")
+        what = "Other gates" if len(others) < len(drawn) else "Gates"
+        yield Text(f"{what}: {', '.join(counts)} (--verbose lists each)", "dim")
 
 
 def _ledger(standing: Status, calls: Calls) -> Iterator[RenderableType]:
@@ -97,23 +97,20 @@ def _ledger(standing: Status, calls: Calls) -> Iterator[RenderableType]:
     if standing.rehearsal is not None:
         style = GOOD if standing.rehearsal.ok and standing.rehearsal.unchanged else ODD
         lines.append((label("rehearsed", style), _rehearsal(standing.rehearsal, standing.at)))
+    last = {dropped.revision: dropped for dropped in standing.soft_drops}
     for dropped in standing.soft_drops:
-        lines.append((label("soft drop", GOOD), _soft_dropped(dropped, standing, calls)))
+        age = lasting(standing.at - dropped.dropped_at)
+        text = Text().append(plain(dropped.described), "bold")
+        text.append(f": {dropped.size}, by {plain(dropped.revision)}, {age} ago")
+        if dropped is last[dropped.revision]:
+            restore = calls.alembic(f"downgrade {plain(dropped.revision)}-1")
+            text.append(f"\nrestore: {restore}; purge: {calls.pipestate('purge --older-than 30d')}", "dim")
+        lines.append((label("soft drop", GOOD), text))
     if standing.drift is not None and (drifted := standing.drift.sentence):
         lines.append((label("drift", ODD), Text(plain(drifted))))
     if lines:
         yield Text()
         yield labelled(lines, indent=0)
-
-
-def _soft_dropped(dropped: SoftDropped, standing: Status, calls: Calls) -> Text:
-    """Describe each object: its size, its age, and the commands to restore and to purge it."""
-    text = Text().append(plain(dropped.described), "bold")
-    text.append(
-        f": {dropped.size}, by {plain(dropped.revision)}, {lasting(standing.at - dropped.dropped_at)} ago"
-    )
-    restore = calls.alembic(f"downgrade {plain(dropped.revision)}-1")
-    return text.append(f"\nrestore: {restore}; purge: {calls.pipestate('purge --older-than 30d')}", "dim")
 
 
 def _forced(forced: Forced, now: datetime) -> Text:

@@ -147,7 +147,8 @@ def _counts(report: Report, *, verbose: bool) -> str:
             for gate in (Gate.OPEN, Gate.AHEAD, Gate.PAST)
             if gate in gates
         ]
-    more = "" if verbose or not parts else " (--verbose lists each)"
+    hidden = counts["passed"] or counts["skipped"]
+    more = " (--verbose lists each)" if hidden and not verbose else ""
     return f"{', '.join(parts) or 'No check passed'} in {duration(report.duration_ms)}{more}"
 
 

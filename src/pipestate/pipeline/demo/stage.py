@@ -241,7 +241,7 @@ class Stage:
         self._require(command, run_program(argv, cwd=self.directory, environment=environment), code)
 
     def cron(self, command: str) -> str:
-        """Run a command in this process, for speed over thirty runs; return its last line of output."""
+        """Run a command in this process, for speed over thirty runs; return its last line without the hint."""
         from pipestate.cli.main import app
 
         printed, before = io.StringIO(), dict(os.environ)
@@ -254,7 +254,7 @@ class Stage:
             os.environ.update(before)
         lines = printed.getvalue().split("\n")
         self._require(command, code or 0, 0)
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return next((line.partition(" (")[0].strip() for line in reversed(lines) if line.strip()), "")
 
     def _require(self, command: str, code: int, wanted: int) -> None:
         if code != wanted:

@@ -108,8 +108,8 @@ def _queues(stage: Stage) -> None:
     stage.run("python -m clerk.worker --burst --simple")
     stage.run("pipestate status")
     stage.tell("Record the facts that only people know. Then the gate of this phase is open.")
-    stage.run('pipestate attest code-deployed --by ops@example.com --note "release 2026.01.18"')
-    stage.run('pipestate attest dry-run-done --by ops@example.com --note "Would migrate 105 sites"')
+    stage.run('pipestate attest code-deployed --by ops@example.com --note "release 26.3"')
+    stage.run('pipestate attest dry-run-done --by ops@example.com --note "105 sites"')
     stage.run("pipestate observe")
     stage.run("pipestate gate backfill")
 
@@ -133,9 +133,7 @@ def _contract(stage: Stage) -> None:
     stage.tell(
         "The deployed release and today's backup are signed off. Now the gate of the contract is open."
     )
-    stage.run(
-        'pipestate attest old-columns-unread --by ops@example.com --note "release 2026.01.25, all servers"'
-    )
+    stage.run('pipestate attest old-columns-unread --by ops@example.com --note "release 26.4"')
     stage.run('pipestate attest backup-taken --by dba@example.com --note "snapshot of today"')
     stage.run("pipestate gate readiness")
     _there_and_back(stage, "alembic upgrade head")

@@ -28,7 +28,7 @@ from pipestate.core.text import many, size
 from pipestate.database.connections import choose
 from pipestate.database.embedded import relax, start_server
 from pipestate.database.interrupt import telling
-from pipestate.database.urls import parse_url, shown
+from pipestate.database.urls import database_name, parse_url, shown
 from pipestate.rehearse.copying import fill, reaper
 from pipestate.rehearse.copying.fill import REMOVED, Dump
 from pipestate.rehearse.copying.require import (
@@ -137,7 +137,7 @@ def fill_clone(production: URL, admin: URL, dump: Dump, wanted: WantedClone, out
         tables = tables_with_rows(found, wanted)
         total = sum(each.bytes for each in tables)
         what = "the schema" if wanted.schema_only else f"{many(len(tables), 'table')} ({size(total)})"
-        say(f"copying {what} of {shown(production)} to an embedded PostgreSQL {dump.version}")
+        say(f"copying {what} of {database_name(shown(production))} to an embedded PostgreSQL {dump.version}")
         for line in left_out(found, wanted, dump.version):
             say(f"left out: {line}")
         fill.dump_schema(moment, dump, [each.quoted for each in found.unreadable_archives])
@@ -155,6 +155,7 @@ def fill_clone(production: URL, admin: URL, dump: Dump, wanted: WantedClone, out
 
         is_empty = wanted.schema_only and not options
         rows = [] if is_empty else fill.copy_rows(moment, dump, clone, options, tell)
+        tell(total)
     say("production is left alone from here on; building indexes and constraints")
     grants += fill.restore_rest(dump, clone)
     with _on_clone(clone), session(clone, autocommit=True) as target:

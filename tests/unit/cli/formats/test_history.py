@@ -48,7 +48,7 @@ def test_the_layout_is_the_same_at_every_width(width: int) -> None:
 
 
 def test_an_empty_answer_and_a_full_one_say_so() -> None:
-    assert seen([], 80) == ["shop.db: no such entry"]
+    assert seen([], 80) == ["shop.db: no entry"]
     assert seen(ENTRIES, 80, limit=4)[0].endswith("; --limit shows more")
 
 

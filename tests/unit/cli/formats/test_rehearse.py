@@ -46,7 +46,7 @@ def made(name: str = "orders", **overrides: object) -> Rehearsal:
     )
     gates = (GateOutcome("b2", "shop/ready", "closed", ("approved",)),)
     revision = RevisionImpact("b2", "versions/b2.py", 2000.0, tables, gates, made_statement("SELECT 1"))
-    found = Rehearsal("postgresql://clone", "postgresql 18.4", "a1", "c3", 2100.0, 10.0, (revision,))
+    found = Rehearsal("postgresql://clones/nightly", "postgresql 18.4", "a1", "c3", 2100.0, 10.0, (revision,))
     phase = PhaseReport("ready", Gate.CLOSED, (), ())
     return replace(
         found,
