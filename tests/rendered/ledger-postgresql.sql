@@ -2034,12 +2034,22 @@ BEGIN
            pipestate.as_type(atttypid, atttypmod, the_derived ->> (each ->> 'name')), replace(own, '{row}', 's')), ', '),
          string_agg(format('    NEW.%I := coalesce((SELECT %s FROM (SELECT NEW.*) AS s, (SELECT %s) AS a), NEW.%1$I);', attname,
            pipestate.as_type(atttypid, atttypmod, the_derived ->> (each ->> 'name')), replace(own, '{row}', 'NEW')), E'\n'),
-         string_agg(CASE WHEN NOT (each ->> 'filled')::boolean THEN format('NEW.%I', attname) END, ', ')
+         string_agg(CASE WHEN NOT (each ->> 'filled')::boolean AND NOT EXISTS (
+             SELECT FROM pg_attribute k WHERE k.attrelid IN (SELECT pipestate.family(relation)) AND k.attname = each ->> 'hidden'
+                AND k.atthasdef) THEN format('NEW.%I', attname) END, ', ')
     INTO assigned, filled, unfit
     FROM jsonb_array_elements(entry.columns) AS each
     JOIN pg_attribute ON attrelid = relation AND attname = each ->> 'hidden'
    WHERE the_derived ? (each ->> 'name') AND attgenerated = '' AND attidentity <> 'a';
   IF assigned IS NULL THEN RETURN; END IF;
+  SELECT format('%s has the CHECK %s, and its contract derives what that reads only since revision %s: ALTER TABLE %s DROP CONSTRAINT %I, '
+           'run the same again, then add the CHECK again', relation, kept ->> 'name', the_revision, conrelid::regclass, conname) INTO found
+    FROM jsonb_array_elements(entry.renamed) AS kept JOIN pg_constraint ON conname = kept ->> 'hidden' AND coninhcount = 0
+   WHERE conrelid IN (SELECT pipestate.family(relation)) AND conkey && pipestate.numbers_of(conrelid, ARRAY(
+           SELECT each ->> 'hidden' FROM jsonb_array_elements(entry.columns) AS each WHERE the_derived ? (each ->> 'name'))) LIMIT 1;
+  IF found IS NOT NULL THEN
+    PERFORM pipestate.refuse(found);
+  END IF;
   found := format('(s.%s IS NULL OR s.%1$s AND %s)', mark, pipestate.modified_since(entry, the_changed_at));
   PERFORM set_config('pipestate.fill', jsonb_build_array(jsonb_build_object('relation', relation::text,
     'head', 'UPDATE ONLY ', 'middle', format(' AS s SET %s = coalesce(s.%1$s, false), %s WHERE ', mark, assigned),
@@ -2872,7 +2882,9 @@ BEGIN
   EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', the_relation, format('_pipestate_%s_0', n));
   -- Without this, an INSERT that names no columns would write its values into hidden ones.
   SELECT string_agg(quote_ident(each ->> 'hidden'), ', ') INTO watched
-    FROM jsonb_array_elements(hidden) AS each WHERE NOT (each ->> 'filled')::boolean;
+    FROM jsonb_array_elements(hidden) AS each
+   WHERE NOT (each ->> 'filled')::boolean AND NOT EXISTS (  -- a child may have a default of its own
+           SELECT FROM pg_attribute WHERE attrelid IN (SELECT pipestate.family(the_relation)) AND attname = each ->> 'hidden' AND atthasdef);
   IF watched IS NOT NULL THEN
     EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%I IS NOT NULL OR num_nonnulls(%s) = 0) NOT VALID',
       the_relation, format('_pipestate_%s_c', n), format('_pipestate_%s_0', n), watched);
@@ -2965,16 +2977,28 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on AS $$
 DECLARE
   condition CONSTANT text := pg_get_expr(the_check.conbin, the_check.conrelid);
+  tree CONSTANT text := the_check.conbin::text;
+  names CONSTANT text[] := ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = the_check.conrelid AND attnum = ANY (the_hidden));
   nulls text;
   accepts boolean;
 BEGIN
+  IF the_check.coninhcount > 0 THEN  -- it stays or goes with the parent's
+    RETURN (SELECT bool_and(pipestate.check_stays(c, pipestate.numbers_of(c.conrelid, names), the_derived))
+              FROM pg_inherits JOIN pg_constraint c ON c.conrelid = inhparent AND c.contype = 'c' AND c.conname = the_check.conname
+             WHERE inhrelid = the_check.conrelid);
+  END IF;
   IF NOT the_check.convalidated OR NOT the_check.conkey <@ the_hidden
       OR the_check.conkey && pipestate.numbers_of(the_check.conrelid, the_derived)
-      OR condition ~* '[\w"][(]|\mcurrent_|\mlocaltime|user\M|::(date|time|interval|reg)' OR EXISTS (
+      OR condition ~* '[\w"][(]|\mcurrent_|\mlocaltime|user\M|::(date|time|interval|reg)'
+      OR tree ~ '\{(COERCEVIAIO|COERCETODOMAIN|SQLVALUEFUNCTION|XMLEXPR|JSON)' OR EXISTS (
+        SELECT FROM regexp_matches(tree, ':(opno|funcid) (\d+)', 'g') AS called
+          LEFT JOIN pg_operator o ON called[1] = 'opno' AND o.oid = called[2]::oid
+          JOIN pg_proc p ON p.oid = coalesce(o.oprcode, called[2]::oid) WHERE p.provolatile <> 'i') OR EXISTS (
         SELECT FROM pg_depend WHERE classid = 'pg_constraint'::regclass AND objid = the_check.oid
            AND refclassid NOT IN ('pg_class'::regclass, 'pg_type'::regclass)) OR EXISTS (
         SELECT FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
-         WHERE attrelid = the_check.conrelid AND attnum = ANY (the_check.conkey)
+         WHERE attrelid IN (SELECT pipestate.family(the_check.conrelid)) AND attname IN (SELECT attname FROM pg_attribute
+                 WHERE attrelid = the_check.conrelid AND attnum = ANY (the_check.conkey))
            AND (atthasdef OR attidentity <> '' OR attgenerated <> '' OR typtype = 'd')) THEN
     RETURN false;
   END IF;
@@ -2982,6 +3006,8 @@ BEGIN
    WHERE attrelid = the_check.conrelid AND attnum = ANY (the_check.conkey);
   EXECUTE format('SELECT (%s) IS NOT FALSE FROM (SELECT %s) AS new_row', condition, nulls) INTO accepts;
   RETURN accepts;
+EXCEPTION WHEN insufficient_privilege OR data_exception THEN  -- nothing is known, so it goes
+  RETURN false;
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.with_hidden_definitions(the_removed jsonb) RETURNS jsonb
