@@ -801,7 +801,7 @@ BEGIN
       FROM (SELECT pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) AS facts
         FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate')) AS o)
-      IS DISTINCT FROM 'bca306709eb27f4d1597a8c595a246a856ba0024f5fc05bd744daf481a8615cb' THEN
+      IS DISTINCT FROM 'b5fe6ae579350ecafd0a2a8e17cd10d0b6fee0c2ebbf8476adbb9c35f090219b' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   CREATE OR REPLACE VIEW pipestate.observed AS

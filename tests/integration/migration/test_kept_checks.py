@@ -109,7 +109,7 @@ def test_a_column_that_is_derived_only_later_breaks_no_write(pg: Database, tmp_p
     pg.run("INSERT INTO t (id, note) VALUES (2, 'new')")
     edited = {"columns": {"t": ["x"]}, "derived": {"t": {"x": "'d'"}}}
     (tmp_path / "contract.json").write_text(json.dumps(edited), encoding="utf-8")
-    with pytest.raises(MigrationError, match='has the CHECK c, .* DROP CONSTRAINT "?_pipestate_1_x1'):
+    with pytest.raises(MigrationError, match=r'has the CHECK c, .* DROP CONSTRAINT "?_pipestate_1_x1'):
         project.downgrade()
     pg.run("INSERT INTO t (id, note) VALUES (3, 'new')", "UPDATE t SET note = 'changed'")
     pg.run('ALTER TABLE t DROP CONSTRAINT "_pipestate_1_x1"')
