@@ -34,7 +34,7 @@ def test_what_others_fill_while_the_gate_waits_for_its_lock_is_not_destroyed(
     database.run(*before)
     approve(gated)
     script = statements(gated.script("b2:c3"))
-    gate = [each for each in script if "$check" in each or "pipestate." in each and "gated(" not in each]
+    gate = [each for each in script if "$check" in each or ("pipestate." in each and "gated(" not in each)]
     with database.begin() as connection:
         for each in gate:
             connection.exec_driver_sql(each.replace("%", "%%"))
