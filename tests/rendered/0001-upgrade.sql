@@ -2095,7 +2095,7 @@ BEGIN
    WHERE the_derived ? (each ->> 'name') AND attgenerated = '' AND attidentity <> 'a';
   IF assigned IS NULL THEN RETURN; END IF;
   SELECT format('%s has the CHECK %s, and its contract derives what that reads only since revision %s: ALTER TABLE %s DROP CONSTRAINT %I, '
-           'run the same again, then add the CHECK again', relation, kept ->> 'name', the_revision, conrelid::regclass, conname) INTO found
+           'then run the same again, which restores it', relation, kept ->> 'name', the_revision, conrelid::regclass, conname) INTO found
     FROM jsonb_array_elements(entry.renamed) AS kept JOIN pg_constraint ON conname = kept ->> 'hidden' AND coninhcount = 0
    WHERE conrelid IN (SELECT pipestate.family(relation)) AND conkey && pipestate.numbers_of(conrelid, ARRAY(
            SELECT each ->> 'hidden' FROM jsonb_array_elements(entry.columns) AS each WHERE the_derived ? (each ->> 'name'))) LIMIT 1;
@@ -2345,6 +2345,9 @@ BEGIN
     EXECUTE format('ALTER TABLE %s RENAME COLUMN %I TO %I', target, item.hidden, item.name);
   END LOOP;
   PERFORM pipestate.unhide_names(entry.renamed, target);
+  PERFORM pipestate.restore_removed(entry, target, each, 0) FROM jsonb_array_elements(entry.renamed) AS each
+    WHERE each ? 'definition' AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid IN (SELECT pipestate.family(target))
+                                                 AND conname IN (each ->> 'name', each ->> 'hidden'));
   FOR item IN SELECT each, place FROM jsonb_array_elements(entry.removed) WITH ORDINALITY AS e (each, place) ORDER BY place DESC LOOP
     PERFORM pipestate.restore_removed(entry, target, item.each, item.place);
   END LOOP;
@@ -2510,7 +2513,7 @@ BEGIN
     SELECT conrelid::regclass AS relation, conname, contype, conname LIKE '\_pipestate\_%' AS is_ours
       FROM pg_constraint WHERE conrelid IN (SELECT pipestate.family(relation)) AND NOT convalidated AND coninhcount = 0
        AND (conname LIKE format('\_pipestate\_%s\_n%%', entry.id) OR EXISTS (
-             SELECT FROM jsonb_array_elements(entry.removed) AS each WHERE each ->> 'name' = conname
+             SELECT FROM jsonb_array_elements(entry.removed || entry.renamed) AS each WHERE each ->> 'name' = conname
                 AND (each ->> 'validated')::boolean AND each ->> 'definition' NOT LIKE '%NOT VALID'))
   LOOP
     BEGIN
@@ -3085,24 +3088,26 @@ BEGIN
   ), removed AS (
     SELECT (each ->> 'index_oid')::oid AS oid FROM jsonb_array_elements(the_removed) AS each
   ), found AS (
-    SELECT 'index' AS kind, i.oid, i.relname AS name, format('ALTER INDEX %s RENAME', i.oid::regclass) AS statement
+    SELECT 'index' AS kind, i.oid, i.relname AS name, format('ALTER INDEX %s RENAME', i.oid::regclass) AS statement, '{}'::jsonb AS more
       FROM member JOIN pg_index x ON indrelid = relation JOIN pg_class i ON i.oid = indexrelid
      WHERE pipestate.index_columns(i.oid) && going AND i.oid NOT IN (SELECT oid FROM removed WHERE oid IS NOT NULL)
        AND NOT EXISTS (SELECT FROM pg_inherits JOIN removed ON removed.oid = inhparent WHERE inhrelid = i.oid)
     UNION ALL
-    SELECT 'statistics', s.oid, stxname, format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname)
+    SELECT 'statistics', s.oid, stxname, format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname), '{}'
       FROM member JOIN pg_statistic_ext s ON stxrelid = relation
      WHERE EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_statistic_ext'::regclass AND objid = s.oid
                       AND refobjid = relation AND refobjsubid = ANY (going))
     UNION ALL
-    SELECT 'check', c.oid, conname, format('ALTER TABLE %s RENAME CONSTRAINT %I', relation, conname)
+    SELECT 'check', c.oid, conname, format('ALTER TABLE %s RENAME CONSTRAINT %I', relation, conname),
+           jsonb_build_object('relation', relation::text, 'definition', pg_get_constraintdef(c.oid), 'validated', true,
+             'comment', obj_description(c.oid, 'pg_constraint'))  -- to make it again, where somebody drops it
       FROM member JOIN pg_constraint c ON conrelid = relation AND contype = 'c' AND coninhcount = 0
      WHERE conkey && going AND pipestate.check_stays(c, going, the_derived)
   ), numbered AS (
     SELECT *, format('_pipestate_%s_x%s', n, row_number() OVER (ORDER BY kind, name, oid)) AS hidden FROM found
   )
   SELECT coalesce(jsonb_agg(jsonb_build_object('kind', kind, 'name', name, 'hidden', hidden,
-           'hide', format('%s TO %I', statement, hidden)) ORDER BY hidden), '[]')
+           'hide', format('%s TO %I', statement, hidden)) || more ORDER BY hidden), '[]')
     FROM numbered);
 END
 $$;

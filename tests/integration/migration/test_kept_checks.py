@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from integration.migration.test_odd_schemas import difference, everything
-from integration.migration.test_soft_drop import HOW, rows
+from integration.migration.test_soft_drop import HOW, VALIDATED, rows
 from pipestate.migration.failure import MigrationError
 from support.contract_project import lay_out
 from support.servers import Database
@@ -115,3 +115,21 @@ def test_a_column_that_is_derived_only_later_breaks_no_write(pg: Database, tmp_p
     pg.run('ALTER TABLE t DROP CONSTRAINT "_pipestate_1_x1"')
     project.downgrade()
     assert rows(pg) == [(1, "x1"), (2, "d"), (3, "d")]
+    assert rows(pg, VALIDATED) == [("c", False)]  # the derived values break it
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_a_check_that_somebody_dropped_under_its_opaque_name_returns(
+    pg: Database, tmp_path: Path, how: str
+) -> None:
+    pg.run(
+        "CREATE TABLE t (id int PRIMARY KEY, x text, note text, CONSTRAINT c CHECK (x <> 'd'))",
+        "INSERT INTO t VALUES (1, 'x1', 'note')",
+        "COMMENT ON CONSTRAINT c ON t IS 'why'",
+    )
+    before = everything(pg)
+    project = lay_out(tmp_path, pg, how, columns={"t": ["x"]})
+    project.upgrade()
+    pg.run('ALTER TABLE t DROP CONSTRAINT "_pipestate_1_x1"')
+    project.downgrade()
+    assert difference(before, everything(pg)) == ""

@@ -214,7 +214,7 @@ BEGIN
    WHERE the_derived ? (each ->> 'name') AND attgenerated = '' AND attidentity <> 'a';
   IF assigned IS NULL THEN RETURN; END IF;
   SELECT format('%s has the CHECK %s, and its contract derives what that reads only since revision %s: ALTER TABLE %s DROP CONSTRAINT %I, '
-           'run the same again, then add the CHECK again', relation, kept ->> 'name', the_revision, conrelid::regclass, conname) INTO found
+           'then run the same again, which restores it', relation, kept ->> 'name', the_revision, conrelid::regclass, conname) INTO found
     FROM jsonb_array_elements(entry.renamed) AS kept JOIN pg_constraint ON conname = kept ->> 'hidden' AND coninhcount = 0
    WHERE conrelid IN (SELECT pipestate.family(relation)) AND conkey && pipestate.numbers_of(conrelid, ARRAY(
            SELECT each ->> 'hidden' FROM jsonb_array_elements(entry.columns) AS each WHERE the_derived ? (each ->> 'name'))) LIMIT 1;
@@ -480,6 +480,9 @@ BEGIN
     EXECUTE format('ALTER TABLE %s RENAME COLUMN %I TO %I', target, item.hidden, item.name);
   END LOOP;
   PERFORM pipestate.unhide_names(entry.renamed, target);
+  PERFORM pipestate.restore_removed(entry, target, each, 0) FROM jsonb_array_elements(entry.renamed) AS each
+    WHERE each ? 'definition' AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid IN (SELECT pipestate.family(target))
+                                                 AND conname IN (each ->> 'name', each ->> 'hidden'));
   FOR item IN SELECT each, place FROM jsonb_array_elements(entry.removed) WITH ORDINALITY AS e (each, place) ORDER BY place DESC LOOP
     PERFORM pipestate.restore_removed(entry, target, item.each, item.place);
   END LOOP;
@@ -656,7 +659,7 @@ BEGIN
     SELECT conrelid::regclass AS relation, conname, contype, conname LIKE '\_pipestate\_%' AS is_ours
       FROM pg_constraint WHERE conrelid IN (SELECT pipestate.family(relation)) AND NOT convalidated AND coninhcount = 0
        AND (conname LIKE format('\_pipestate\_%s\_n%%', entry.id) OR EXISTS (
-             SELECT FROM jsonb_array_elements(entry.removed) AS each WHERE each ->> 'name' = conname
+             SELECT FROM jsonb_array_elements(entry.removed || entry.renamed) AS each WHERE each ->> 'name' = conname
                 AND (each ->> 'validated')::boolean AND each ->> 'definition' NOT LIKE '%NOT VALID'))
   LOOP
     BEGIN

@@ -302,24 +302,26 @@ BEGIN
   ), removed AS (
     SELECT (each ->> 'index_oid')::oid AS oid FROM jsonb_array_elements(the_removed) AS each
   ), found AS (
-    SELECT 'index' AS kind, i.oid, i.relname AS name, format('ALTER INDEX %s RENAME', i.oid::regclass) AS statement
+    SELECT 'index' AS kind, i.oid, i.relname AS name, format('ALTER INDEX %s RENAME', i.oid::regclass) AS statement, '{}'::jsonb AS more
       FROM member JOIN pg_index x ON indrelid = relation JOIN pg_class i ON i.oid = indexrelid
      WHERE pipestate.index_columns(i.oid) && going AND i.oid NOT IN (SELECT oid FROM removed WHERE oid IS NOT NULL)
        AND NOT EXISTS (SELECT FROM pg_inherits JOIN removed ON removed.oid = inhparent WHERE inhrelid = i.oid)
     UNION ALL
-    SELECT 'statistics', s.oid, stxname, format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname)
+    SELECT 'statistics', s.oid, stxname, format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname), '{}'
       FROM member JOIN pg_statistic_ext s ON stxrelid = relation
      WHERE EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_statistic_ext'::regclass AND objid = s.oid
                       AND refobjid = relation AND refobjsubid = ANY (going))
     UNION ALL
-    SELECT 'check', c.oid, conname, format('ALTER TABLE %s RENAME CONSTRAINT %I', relation, conname)
+    SELECT 'check', c.oid, conname, format('ALTER TABLE %s RENAME CONSTRAINT %I', relation, conname),
+           jsonb_build_object('relation', relation::text, 'definition', pg_get_constraintdef(c.oid), 'validated', true,
+             'comment', obj_description(c.oid, 'pg_constraint'))  -- to make it again, where somebody drops it
       FROM member JOIN pg_constraint c ON conrelid = relation AND contype = 'c' AND coninhcount = 0
      WHERE conkey && going AND pipestate.check_stays(c, going, the_derived)
   ), numbered AS (
     SELECT *, format('_pipestate_%s_x%s', n, row_number() OVER (ORDER BY kind, name, oid)) AS hidden FROM found
   )
   SELECT coalesce(jsonb_agg(jsonb_build_object('kind', kind, 'name', name, 'hidden', hidden,
-           'hide', format('%s TO %I', statement, hidden)) ORDER BY hidden), '[]')
+           'hide', format('%s TO %I', statement, hidden)) || more ORDER BY hidden), '[]')
     FROM numbered);
 END
 $$;
