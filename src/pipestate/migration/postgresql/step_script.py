@@ -229,7 +229,8 @@ class GuardedScript:
                 or kind_of(text, name_of(self.migration)) in free
                 or self._commits(text)
             ):
-                output(text)
+                with self._own():  # nothing is begun here that could be compared
+                    output(text)
                 return
             transactional, impl.transactional_ddl = impl.transactional_ddl, False
             self._begin()
