@@ -18,11 +18,13 @@ import re
 import shlex
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from sqlalchemy import Connection
@@ -73,25 +75,27 @@ def run_program(ini: Path, options: str, given: str | None = None) -> tuple[str,
     if not words:
         raise ConfigError("write the command, for example timeout=30s /usr/local/bin/backlog --total")
     program = plain(words[0])
+    process = None
     try:
-        process = subprocess.Popen(
-            words,
-            cwd=ini.resolve().parent if ini.is_file() else ini,
-            stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"cannot run {program}: {plain(why)}") from error
-    try:
+        with _interrupt_later():
+            process = subprocess.Popen(
+                words,
+                cwd=ini.resolve().parent if ini.is_file() else ini,
+                stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,
+            )
         out, err = process.communicate(given, timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
         _end(process)
         raise Unreachable(f"{program} took longer than {timeout_s:g} s, and was ended") from error
+    except (OSError, ValueError) as error:
+        _end(process)
+        why = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"cannot run {program}: {plain(why)}") from error
     except BaseException:  # Ctrl-C
         _end(process)
         raise
@@ -102,10 +106,34 @@ def run_program(ini: Path, options: str, given: str | None = None) -> tuple[str,
     return program, out, err
 
 
-def _end(process: "subprocess.Popen[str]") -> None:
+@contextmanager
+def _interrupt_later() -> Iterator[None]:
+    """Handle Ctrl-C after this block: a program that has just started would go on, unknown to us."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    heard: list[FrameType | None] = []
+    signal.signal(signal.SIGINT, lambda _, frame: heard.append(frame))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard:
+        before(signal.SIGINT, heard[0])
+
+
+def _end(process: "subprocess.Popen[str] | None") -> None:
+    """Kill the program with its group; a process that left the group may hold the pipes, so nothing is read."""
+    if process is None:
+        return
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            with suppress(OSError):
+                pipe.close()
+    process.wait()
 
 
 def _first_line(err: str) -> str:

@@ -164,6 +164,28 @@ BEGIN
   RETURN found;
 END $$;
 
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_fire_deferred(path text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  named text;
+  mode text;
+BEGIN
+  FOR mode, named IN
+    SELECT m.mode, pg_catalog.string_agg(pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(c.conname)), ', ')
+      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.connamespace
+     CROSS JOIN (VALUES (1, 'IMMEDIATE'), (2, 'DEFERRED')) AS m (place, mode)
+     WHERE c.contype OPERATOR(pg_catalog.=) 't' AND c.condeferrable
+       AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')  -- else this role cannot name it
+       AND (m.place OPERATOR(pg_catalog.=) 1 OR c.condeferred AND NOT EXISTS (  -- a namesake that waits for nothing is an error
+             SELECT FROM pg_catalog.pg_constraint o WHERE o.connamespace OPERATOR(pg_catalog.=) c.connamespace
+                AND o.conname OPERATOR(pg_catalog.=) c.conname AND NOT o.condeferrable))
+     GROUP BY m.place, m.mode ORDER BY m.place
+  LOOP
+    PERFORM pg_catalog.set_config('search_path', path, true);
+    EXECUTE pg_catalog.concat_ws(' ', 'SET CONSTRAINTS', named, mode);
+  END LOOP;
+END $$;
+
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_losses(statements text) RETURNS TABLE (kind text, name text, rows bigint, detail text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -284,7 +306,7 @@ DECLARE
   said text;
   options text;
 BEGIN
-  PERFORM pipestate.fire_deferred(path);
+  PERFORM pg_temp.pipestate_fire_deferred(path);
   IF current_setting('pipestate.begun', true) IS DISTINCT FROM revision THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       'revision %s was not begun in this transaction: run the whole script', revision);
@@ -1173,6 +1195,7 @@ CREATE OR REPLACE PROCEDURE pipestate.pass_gate(revision text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   state jsonb := pipestate.gate_state(revision, 'second');
+  others jsonb := current_setting('pipestate.others')::jsonb;
 BEGIN
   PERFORM set_config('statement_timeout', state ->> 'timeout_before', true);
   IF NOT (state ->> 'filled')::boolean THEN
@@ -1183,7 +1206,15 @@ BEGIN
   END IF;
   PERFORM set_config('pipestate.gate_state', '', true), set_config('pipestate.gate', revision, true),
     pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
-  PERFORM set_config('pipestate.others', (current_setting('pipestate.others')::jsonb - ARRAY(SELECT l.relation::text FROM pg_locks l
+  IF (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL AND EXISTS (  -- filled by others since: rare, so all are read again
+      SELECT FROM pg_class c WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND c.oid >= 16384 AND NOT others ? c.oid::text
+         AND c.relnamespace::regnamespace::text NOT IN ('pipestate', 'pipestate_archive') AND c.oid NOT IN (
+               SELECT l.relation FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.mode = 'AccessExclusiveLock' AND l.relation IS NOT NULL)
+         AND CASE WHEN c.oid IN (SELECT l.relation FROM pg_locks l WHERE l.mode = 'AccessExclusiveLock') THEN true
+                  ELSE pg_relation_size(c.oid) > 0 END) THEN
+    others := pipestate.others() || others;
+  END IF;
+  PERFORM set_config('pipestate.others', (others - ARRAY(SELECT l.relation::text FROM pg_locks l
     WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock'))::text, true);
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.settle_gate(state jsonb, whole boolean) RETURNS jsonb
@@ -1295,10 +1326,17 @@ BEGIN
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.gated(revision text, step integer, VARIADIC lines text[])
 LANGUAGE plpgsql AS $$
+DECLARE
+  undone CONSTANT text := 'nothing was lost so far';
 BEGIN
   CALL pipestate.require_step(revision, step);
   EXECUTE pg_catalog.array_to_string(lines, E'\n');
-  CALL pipestate.require_others(revision);
+  BEGIN  -- only to see what deferred triggers would do: they run with the version row, and may complain until then
+    CALL pipestate.require_others(revision);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = undone;
+  EXCEPTION WHEN OTHERS THEN
+    IF sqlstate OPERATOR(pg_catalog.=) 'PSTAT' AND sqlerrm OPERATOR(pg_catalog.<>) undone THEN RAISE; END IF;
+  END;
   PERFORM pg_catalog.set_config('pipestate.step', pg_catalog.concat(revision, '/', step), true);
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_step(revision text, step integer)
@@ -1517,7 +1555,10 @@ BEGIN
       FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.connamespace
      CROSS JOIN (VALUES (1, 'IMMEDIATE'), (2, 'DEFERRED')) AS m (place, mode)
      WHERE c.contype OPERATOR(pg_catalog.=) 't' AND c.condeferrable
-       AND (m.place OPERATOR(pg_catalog.=) 1 OR c.condeferred)
+       AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')  -- else this role cannot name it
+       AND (m.place OPERATOR(pg_catalog.=) 1 OR c.condeferred AND NOT EXISTS (  -- a namesake that waits for nothing is an error
+             SELECT FROM pg_catalog.pg_constraint o WHERE o.connamespace OPERATOR(pg_catalog.=) c.connamespace
+                AND o.conname OPERATOR(pg_catalog.=) c.conname AND NOT o.condeferrable))
      GROUP BY m.place, m.mode ORDER BY m.place
   LOOP
     PERFORM pg_catalog.set_config('search_path', path, true);
@@ -2067,12 +2108,22 @@ BEGIN
            pipestate.as_type(atttypid, atttypmod, the_derived ->> (each ->> 'name')), replace(own, '{row}', 's')), ', '),
          string_agg(format('    NEW.%I := coalesce((SELECT %s FROM (SELECT NEW.*) AS s, (SELECT %s) AS a), NEW.%1$I);', attname,
            pipestate.as_type(atttypid, atttypmod, the_derived ->> (each ->> 'name')), replace(own, '{row}', 'NEW')), E'\n'),
-         string_agg(CASE WHEN NOT (each ->> 'filled')::boolean THEN format('NEW.%I', attname) END, ', ')
+         string_agg(CASE WHEN NOT (each ->> 'filled')::boolean AND NOT EXISTS (
+             SELECT FROM pg_attribute k WHERE k.attrelid IN (SELECT pipestate.family(relation)) AND k.attname = each ->> 'hidden'
+                AND k.atthasdef) THEN format('NEW.%I', attname) END, ', ')
     INTO assigned, filled, unfit
     FROM jsonb_array_elements(entry.columns) AS each
     JOIN pg_attribute ON attrelid = relation AND attname = each ->> 'hidden'
    WHERE the_derived ? (each ->> 'name') AND attgenerated = '' AND attidentity <> 'a';
   IF assigned IS NULL THEN RETURN; END IF;
+  SELECT format('%s has the CHECK %s, and its contract derives what that reads only since revision %s: ALTER TABLE %s DROP CONSTRAINT %I, '
+           'then run the same again, which restores it', relation, kept ->> 'name', the_revision, conrelid::regclass, conname) INTO found
+    FROM jsonb_array_elements(entry.renamed) AS kept JOIN pg_constraint ON conname = kept ->> 'hidden' AND coninhcount = 0
+   WHERE conrelid IN (SELECT pipestate.family(relation)) AND conkey && pipestate.numbers_of(conrelid, ARRAY(
+           SELECT each ->> 'hidden' FROM jsonb_array_elements(entry.columns) AS each WHERE the_derived ? (each ->> 'name'))) LIMIT 1;
+  IF found IS NOT NULL THEN
+    PERFORM pipestate.refuse(found);
+  END IF;
   found := format('(s.%s IS NULL OR s.%1$s AND %s)', mark, pipestate.modified_since(entry, the_changed_at));
   PERFORM set_config('pipestate.fill', jsonb_build_array(jsonb_build_object('relation', relation::text,
     'head', 'UPDATE ONLY ', 'middle', format(' AS s SET %s = coalesce(s.%1$s, false), %s WHERE ', mark, assigned),
@@ -2316,6 +2367,9 @@ BEGIN
     EXECUTE format('ALTER TABLE %s RENAME COLUMN %I TO %I', target, item.hidden, item.name);
   END LOOP;
   PERFORM pipestate.unhide_names(entry.renamed, target);
+  PERFORM pipestate.restore_removed(entry, target, each, 0) FROM jsonb_array_elements(entry.renamed) AS each
+    WHERE each ? 'definition' AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid IN (SELECT pipestate.family(target))
+                                                 AND conname IN (each ->> 'name', each ->> 'hidden'));
   FOR item IN SELECT each, place FROM jsonb_array_elements(entry.removed) WITH ORDINALITY AS e (each, place) ORDER BY place DESC LOOP
     PERFORM pipestate.restore_removed(entry, target, item.each, item.place);
   END LOOP;
@@ -2481,7 +2535,7 @@ BEGIN
     SELECT conrelid::regclass AS relation, conname, contype, conname LIKE '\_pipestate\_%' AS is_ours
       FROM pg_constraint WHERE conrelid IN (SELECT pipestate.family(relation)) AND NOT convalidated AND coninhcount = 0
        AND (conname LIKE format('\_pipestate\_%s\_n%%', entry.id) OR EXISTS (
-             SELECT FROM jsonb_array_elements(entry.removed) AS each WHERE each ->> 'name' = conname
+             SELECT FROM jsonb_array_elements(entry.removed || entry.renamed) AS each WHERE each ->> 'name' = conname
                 AND (each ->> 'validated')::boolean AND each ->> 'definition' NOT LIKE '%NOT VALID'))
   LOOP
     BEGIN
@@ -2905,7 +2959,9 @@ BEGIN
   EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', the_relation, format('_pipestate_%s_0', n));
   -- Without this, an INSERT that names no columns would write its values into hidden ones.
   SELECT string_agg(quote_ident(each ->> 'hidden'), ', ') INTO watched
-    FROM jsonb_array_elements(hidden) AS each WHERE NOT (each ->> 'filled')::boolean;
+    FROM jsonb_array_elements(hidden) AS each
+   WHERE NOT (each ->> 'filled')::boolean AND NOT EXISTS (  -- a child may have a default of its own
+           SELECT FROM pg_attribute WHERE attrelid IN (SELECT pipestate.family(the_relation)) AND attname = each ->> 'hidden' AND atthasdef);
   IF watched IS NOT NULL THEN
     EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%I IS NOT NULL OR num_nonnulls(%s) = 0) NOT VALID',
       the_relation, format('_pipestate_%s_c', n), format('_pipestate_%s_0', n), watched);
@@ -2998,16 +3054,28 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on AS $$
 DECLARE
   condition CONSTANT text := pg_get_expr(the_check.conbin, the_check.conrelid);
+  tree CONSTANT text := the_check.conbin::text;
+  names CONSTANT text[] := ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = the_check.conrelid AND attnum = ANY (the_hidden));
   nulls text;
   accepts boolean;
 BEGIN
+  IF the_check.coninhcount > 0 THEN  -- it stays or goes with the parent's
+    RETURN (SELECT bool_and(pipestate.check_stays(c, pipestate.numbers_of(c.conrelid, names), the_derived))
+              FROM pg_inherits JOIN pg_constraint c ON c.conrelid = inhparent AND c.contype = 'c' AND c.conname = the_check.conname
+             WHERE inhrelid = the_check.conrelid);
+  END IF;
   IF NOT the_check.convalidated OR NOT the_check.conkey <@ the_hidden
       OR the_check.conkey && pipestate.numbers_of(the_check.conrelid, the_derived)
-      OR condition ~* '[\w"][(]|\mcurrent_|\mlocaltime|user\M|::(date|time|interval|reg)' OR EXISTS (
+      OR condition ~* '[\w"][(]|\mcurrent_|\mlocaltime|user\M|::(date|time|interval|reg)'
+      OR tree ~ '\{(COERCEVIAIO|COERCETODOMAIN|SQLVALUEFUNCTION|XMLEXPR|JSON)' OR EXISTS (
+        SELECT FROM regexp_matches(tree, ':(opno|funcid) (\d+)', 'g') AS called
+          LEFT JOIN pg_operator o ON called[1] = 'opno' AND o.oid = called[2]::oid
+          JOIN pg_proc p ON p.oid = coalesce(o.oprcode, called[2]::oid) WHERE p.provolatile <> 'i') OR EXISTS (
         SELECT FROM pg_depend WHERE classid = 'pg_constraint'::regclass AND objid = the_check.oid
            AND refclassid NOT IN ('pg_class'::regclass, 'pg_type'::regclass)) OR EXISTS (
         SELECT FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
-         WHERE attrelid = the_check.conrelid AND attnum = ANY (the_check.conkey)
+         WHERE attrelid IN (SELECT pipestate.family(the_check.conrelid)) AND attname IN (SELECT attname FROM pg_attribute
+                 WHERE attrelid = the_check.conrelid AND attnum = ANY (the_check.conkey))
            AND (atthasdef OR attidentity <> '' OR attgenerated <> '' OR typtype = 'd')) THEN
     RETURN false;
   END IF;
@@ -3015,6 +3083,8 @@ BEGIN
    WHERE attrelid = the_check.conrelid AND attnum = ANY (the_check.conkey);
   EXECUTE format('SELECT (%s) IS NOT FALSE FROM (SELECT %s) AS new_row', condition, nulls) INTO accepts;
   RETURN accepts;
+EXCEPTION WHEN insufficient_privilege OR data_exception THEN  -- nothing is known, so it goes
+  RETURN false;
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.with_hidden_definitions(the_removed jsonb) RETURNS jsonb
@@ -3040,24 +3110,26 @@ BEGIN
   ), removed AS (
     SELECT (each ->> 'index_oid')::oid AS oid FROM jsonb_array_elements(the_removed) AS each
   ), found AS (
-    SELECT 'index' AS kind, i.oid, i.relname AS name, format('ALTER INDEX %s RENAME', i.oid::regclass) AS statement
+    SELECT 'index' AS kind, i.oid, i.relname AS name, format('ALTER INDEX %s RENAME', i.oid::regclass) AS statement, '{}'::jsonb AS more
       FROM member JOIN pg_index x ON indrelid = relation JOIN pg_class i ON i.oid = indexrelid
      WHERE pipestate.index_columns(i.oid) && going AND i.oid NOT IN (SELECT oid FROM removed WHERE oid IS NOT NULL)
        AND NOT EXISTS (SELECT FROM pg_inherits JOIN removed ON removed.oid = inhparent WHERE inhrelid = i.oid)
     UNION ALL
-    SELECT 'statistics', s.oid, stxname, format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname)
+    SELECT 'statistics', s.oid, stxname, format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname), '{}'
       FROM member JOIN pg_statistic_ext s ON stxrelid = relation
      WHERE EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_statistic_ext'::regclass AND objid = s.oid
                       AND refobjid = relation AND refobjsubid = ANY (going))
     UNION ALL
-    SELECT 'check', c.oid, conname, format('ALTER TABLE %s RENAME CONSTRAINT %I', relation, conname)
+    SELECT 'check', c.oid, conname, format('ALTER TABLE %s RENAME CONSTRAINT %I', relation, conname),
+           jsonb_build_object('relation', relation::text, 'definition', pg_get_constraintdef(c.oid), 'validated', true,
+             'comment', obj_description(c.oid, 'pg_constraint'))  -- to make it again, where somebody drops it
       FROM member JOIN pg_constraint c ON conrelid = relation AND contype = 'c' AND coninhcount = 0
      WHERE conkey && going AND pipestate.check_stays(c, going, the_derived)
   ), numbered AS (
     SELECT *, format('_pipestate_%s_x%s', n, row_number() OVER (ORDER BY kind, name, oid)) AS hidden FROM found
   )
   SELECT coalesce(jsonb_agg(jsonb_build_object('kind', kind, 'name', name, 'hidden', hidden,
-           'hide', format('%s TO %I', statement, hidden)) ORDER BY hidden), '[]')
+           'hide', format('%s TO %I', statement, hidden)) || more ORDER BY hidden), '[]')
     FROM numbered);
 END
 $$;

@@ -159,6 +159,28 @@ BEGIN
   RETURN found;
 END $$;
 
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_fire_deferred(path text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  named text;
+  mode text;
+BEGIN
+  FOR mode, named IN
+    SELECT m.mode, pg_catalog.string_agg(pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(c.conname)), ', ')
+      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.connamespace
+     CROSS JOIN (VALUES (1, 'IMMEDIATE'), (2, 'DEFERRED')) AS m (place, mode)
+     WHERE c.contype OPERATOR(pg_catalog.=) 't' AND c.condeferrable
+       AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')  -- else this role cannot name it
+       AND (m.place OPERATOR(pg_catalog.=) 1 OR c.condeferred AND NOT EXISTS (  -- a namesake that waits for nothing is an error
+             SELECT FROM pg_catalog.pg_constraint o WHERE o.connamespace OPERATOR(pg_catalog.=) c.connamespace
+                AND o.conname OPERATOR(pg_catalog.=) c.conname AND NOT o.condeferrable))
+     GROUP BY m.place, m.mode ORDER BY m.place
+  LOOP
+    PERFORM pg_catalog.set_config('search_path', path, true);
+    EXECUTE pg_catalog.concat_ws(' ', 'SET CONSTRAINTS', named, mode);
+  END LOOP;
+END $$;
+
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_losses(statements text) RETURNS TABLE (kind text, name text, rows bigint, detail text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
@@ -279,7 +301,7 @@ DECLARE
   said text;
   options text;
 BEGIN
-  PERFORM pipestate.fire_deferred(path);
+  PERFORM pg_temp.pipestate_fire_deferred(path);
   IF current_setting('pipestate.begun', true) IS DISTINCT FROM revision THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       'revision %s was not begun in this transaction: run the whole script', revision);

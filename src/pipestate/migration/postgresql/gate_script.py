@@ -71,6 +71,10 @@ class GuardedOutput:
             statement = text.strip().removesuffix(";")
             self._refuse_what_cannot_wait(statement)
             self.done += 1
+            if self._writes_version(
+                statement
+            ):  # the end of a revision: deferred triggers run, and are judged
+                statement += f";\nCALL pipestate.require_others({server.text(self.mark)})"
             self.write(
                 f"CALL pipestate.gated({server.text(self.mark)}, {self.done},{server.lines(statement)});"
             )
@@ -104,6 +108,10 @@ class GuardedOutput:
         self.write(
             f"CALL pipestate.go_on({mark}, {table}, {server.texts(sorted(self.heads))}, {server.PATH});"
         )
+
+    def _writes_version(self, statement: str) -> bool:
+        table = re.escape(version_table(self.context))
+        return bool(re.match(rf"(UPDATE|INSERT INTO|DELETE FROM) {table} ", statement))
 
     def _refuse_what_cannot_wait(self, statement: str) -> None:
         word = _FIRST_WORD.match(statement)

@@ -182,6 +182,7 @@ CREATE OR REPLACE PROCEDURE pipestate.pass_gate(revision text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   state jsonb := pipestate.gate_state(revision, 'second');
+  others jsonb := current_setting('pipestate.others')::jsonb;
 BEGIN
   PERFORM set_config('statement_timeout', state ->> 'timeout_before', true);
   IF NOT (state ->> 'filled')::boolean THEN
@@ -192,7 +193,15 @@ BEGIN
   END IF;
   PERFORM set_config('pipestate.gate_state', '', true), set_config('pipestate.gate', revision, true),
     pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
-  PERFORM set_config('pipestate.others', (current_setting('pipestate.others')::jsonb - ARRAY(SELECT l.relation::text FROM pg_locks l
+  IF (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL AND EXISTS (  -- filled by others since: rare, so all are read again
+      SELECT FROM pg_class c WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND c.oid >= 16384 AND NOT others ? c.oid::text
+         AND c.relnamespace::regnamespace::text NOT IN ('pipestate', 'pipestate_archive') AND c.oid NOT IN (
+               SELECT l.relation FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.mode = 'AccessExclusiveLock' AND l.relation IS NOT NULL)
+         AND CASE WHEN c.oid IN (SELECT l.relation FROM pg_locks l WHERE l.mode = 'AccessExclusiveLock') THEN true
+                  ELSE pg_relation_size(c.oid) > 0 END) THEN
+    others := pipestate.others() || others;
+  END IF;
+  PERFORM set_config('pipestate.others', (others - ARRAY(SELECT l.relation::text FROM pg_locks l
     WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock'))::text, true);
 END $$;
 

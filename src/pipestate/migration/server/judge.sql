@@ -11,7 +11,10 @@ BEGIN
       FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.connamespace
      CROSS JOIN (VALUES (1, 'IMMEDIATE'), (2, 'DEFERRED')) AS m (place, mode)
      WHERE c.contype OPERATOR(pg_catalog.=) 't' AND c.condeferrable
-       AND (m.place OPERATOR(pg_catalog.=) 1 OR c.condeferred)
+       AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')  -- else this role cannot name it
+       AND (m.place OPERATOR(pg_catalog.=) 1 OR c.condeferred AND NOT EXISTS (  -- a namesake that waits for nothing is an error
+             SELECT FROM pg_catalog.pg_constraint o WHERE o.connamespace OPERATOR(pg_catalog.=) c.connamespace
+                AND o.conname OPERATOR(pg_catalog.=) c.conname AND NOT o.condeferrable))
      GROUP BY m.place, m.mode ORDER BY m.place
   LOOP
     PERFORM pg_catalog.set_config('search_path', path, true);

@@ -205,12 +205,22 @@ BEGIN
            pipestate.as_type(atttypid, atttypmod, the_derived ->> (each ->> 'name')), replace(own, '{row}', 's')), ', '),
          string_agg(format('    NEW.%I := coalesce((SELECT %s FROM (SELECT NEW.*) AS s, (SELECT %s) AS a), NEW.%1$I);', attname,
            pipestate.as_type(atttypid, atttypmod, the_derived ->> (each ->> 'name')), replace(own, '{row}', 'NEW')), E'\n'),
-         string_agg(CASE WHEN NOT (each ->> 'filled')::boolean THEN format('NEW.%I', attname) END, ', ')
+         string_agg(CASE WHEN NOT (each ->> 'filled')::boolean AND NOT EXISTS (
+             SELECT FROM pg_attribute k WHERE k.attrelid IN (SELECT pipestate.family(relation)) AND k.attname = each ->> 'hidden'
+                AND k.atthasdef) THEN format('NEW.%I', attname) END, ', ')
     INTO assigned, filled, unfit
     FROM jsonb_array_elements(entry.columns) AS each
     JOIN pg_attribute ON attrelid = relation AND attname = each ->> 'hidden'
    WHERE the_derived ? (each ->> 'name') AND attgenerated = '' AND attidentity <> 'a';
   IF assigned IS NULL THEN RETURN; END IF;
+  SELECT format('%s has the CHECK %s, and its contract derives what that reads only since revision %s: ALTER TABLE %s DROP CONSTRAINT %I, '
+           'then run the same again, which restores it', relation, kept ->> 'name', the_revision, conrelid::regclass, conname) INTO found
+    FROM jsonb_array_elements(entry.renamed) AS kept JOIN pg_constraint ON conname = kept ->> 'hidden' AND coninhcount = 0
+   WHERE conrelid IN (SELECT pipestate.family(relation)) AND conkey && pipestate.numbers_of(conrelid, ARRAY(
+           SELECT each ->> 'hidden' FROM jsonb_array_elements(entry.columns) AS each WHERE the_derived ? (each ->> 'name'))) LIMIT 1;
+  IF found IS NOT NULL THEN
+    PERFORM pipestate.refuse(found);
+  END IF;
   found := format('(s.%s IS NULL OR s.%1$s AND %s)', mark, pipestate.modified_since(entry, the_changed_at));
   PERFORM set_config('pipestate.fill', jsonb_build_array(jsonb_build_object('relation', relation::text,
     'head', 'UPDATE ONLY ', 'middle', format(' AS s SET %s = coalesce(s.%1$s, false), %s WHERE ', mark, assigned),
@@ -470,6 +480,9 @@ BEGIN
     EXECUTE format('ALTER TABLE %s RENAME COLUMN %I TO %I', target, item.hidden, item.name);
   END LOOP;
   PERFORM pipestate.unhide_names(entry.renamed, target);
+  PERFORM pipestate.restore_removed(entry, target, each, 0) FROM jsonb_array_elements(entry.renamed) AS each
+    WHERE each ? 'definition' AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid IN (SELECT pipestate.family(target))
+                                                 AND conname IN (each ->> 'name', each ->> 'hidden'));
   FOR item IN SELECT each, place FROM jsonb_array_elements(entry.removed) WITH ORDINALITY AS e (each, place) ORDER BY place DESC LOOP
     PERFORM pipestate.restore_removed(entry, target, item.each, item.place);
   END LOOP;
@@ -646,7 +659,7 @@ BEGIN
     SELECT conrelid::regclass AS relation, conname, contype, conname LIKE '\_pipestate\_%' AS is_ours
       FROM pg_constraint WHERE conrelid IN (SELECT pipestate.family(relation)) AND NOT convalidated AND coninhcount = 0
        AND (conname LIKE format('\_pipestate\_%s\_n%%', entry.id) OR EXISTS (
-             SELECT FROM jsonb_array_elements(entry.removed) AS each WHERE each ->> 'name' = conname
+             SELECT FROM jsonb_array_elements(entry.removed || entry.renamed) AS each WHERE each ->> 'name' = conname
                 AND (each ->> 'validated')::boolean AND each ->> 'definition' NOT LIKE '%NOT VALID'))
   LOOP
     BEGIN

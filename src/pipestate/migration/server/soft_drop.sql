@@ -137,7 +137,9 @@ BEGIN
   EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', the_relation, format('_pipestate_%s_0', n));
   -- Without this, an INSERT that names no columns would write its values into hidden ones.
   SELECT string_agg(quote_ident(each ->> 'hidden'), ', ') INTO watched
-    FROM jsonb_array_elements(hidden) AS each WHERE NOT (each ->> 'filled')::boolean;
+    FROM jsonb_array_elements(hidden) AS each
+   WHERE NOT (each ->> 'filled')::boolean AND NOT EXISTS (  -- a child may have a default of its own
+           SELECT FROM pg_attribute WHERE attrelid IN (SELECT pipestate.family(the_relation)) AND attname = each ->> 'hidden' AND atthasdef);
   IF watched IS NOT NULL THEN
     EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%I IS NOT NULL OR num_nonnulls(%s) = 0) NOT VALID',
       the_relation, format('_pipestate_%s_c', n), format('_pipestate_%s_0', n), watched);
@@ -231,22 +233,35 @@ END
 $$;
 
 -- Whether a CHECK can stay on hidden columns, so that a restore need not validate it: no write can fail by it. It is valid,
--- reads hidden columns alone, accepts their NULLs in new rows, and calls nothing whose answer could change.
+-- reads hidden columns alone, accepts their NULLs in new rows, and calls nothing whose answer could change. Its tree shows
+-- what its text hides: a cast by way of text, a cast to a domain, an operator that reads a setting of the session.
 CREATE OR REPLACE FUNCTION pipestate.check_stays(the_check pg_constraint, the_hidden smallint[], the_derived text[]) RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on AS $$
 DECLARE
   condition CONSTANT text := pg_get_expr(the_check.conbin, the_check.conrelid);
+  tree CONSTANT text := the_check.conbin::text;
+  names CONSTANT text[] := ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = the_check.conrelid AND attnum = ANY (the_hidden));
   nulls text;
   accepts boolean;
 BEGIN
+  IF the_check.coninhcount > 0 THEN  -- it stays or goes with the parent's
+    RETURN (SELECT bool_and(pipestate.check_stays(c, pipestate.numbers_of(c.conrelid, names), the_derived))
+              FROM pg_inherits JOIN pg_constraint c ON c.conrelid = inhparent AND c.contype = 'c' AND c.conname = the_check.conname
+             WHERE inhrelid = the_check.conrelid);
+  END IF;
   IF NOT the_check.convalidated OR NOT the_check.conkey <@ the_hidden
       OR the_check.conkey && pipestate.numbers_of(the_check.conrelid, the_derived)
-      OR condition ~* '[\w"][(]|\mcurrent_|\mlocaltime|user\M|::(date|time|interval|reg)' OR EXISTS (
+      OR condition ~* '[\w"][(]|\mcurrent_|\mlocaltime|user\M|::(date|time|interval|reg)'
+      OR tree ~ '\{(COERCEVIAIO|COERCETODOMAIN|SQLVALUEFUNCTION|XMLEXPR|JSON)' OR EXISTS (
+        SELECT FROM regexp_matches(tree, ':(opno|funcid) (\d+)', 'g') AS called
+          LEFT JOIN pg_operator o ON called[1] = 'opno' AND o.oid = called[2]::oid
+          JOIN pg_proc p ON p.oid = coalesce(o.oprcode, called[2]::oid) WHERE p.provolatile <> 'i') OR EXISTS (
         SELECT FROM pg_depend WHERE classid = 'pg_constraint'::regclass AND objid = the_check.oid
            AND refclassid NOT IN ('pg_class'::regclass, 'pg_type'::regclass)) OR EXISTS (
         SELECT FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
-         WHERE attrelid = the_check.conrelid AND attnum = ANY (the_check.conkey)
+         WHERE attrelid IN (SELECT pipestate.family(the_check.conrelid)) AND attname IN (SELECT attname FROM pg_attribute
+                 WHERE attrelid = the_check.conrelid AND attnum = ANY (the_check.conkey))
            AND (atthasdef OR attidentity <> '' OR attgenerated <> '' OR typtype = 'd')) THEN
     RETURN false;
   END IF;
@@ -254,6 +269,8 @@ BEGIN
    WHERE attrelid = the_check.conrelid AND attnum = ANY (the_check.conkey);
   EXECUTE format('SELECT (%s) IS NOT FALSE FROM (SELECT %s) AS new_row', condition, nulls) INTO accepts;
   RETURN accepts;
+EXCEPTION WHEN insufficient_privilege OR data_exception THEN  -- nothing is known, so it goes
+  RETURN false;
 END
 $$;
 
@@ -285,24 +302,26 @@ BEGIN
   ), removed AS (
     SELECT (each ->> 'index_oid')::oid AS oid FROM jsonb_array_elements(the_removed) AS each
   ), found AS (
-    SELECT 'index' AS kind, i.oid, i.relname AS name, format('ALTER INDEX %s RENAME', i.oid::regclass) AS statement
+    SELECT 'index' AS kind, i.oid, i.relname AS name, format('ALTER INDEX %s RENAME', i.oid::regclass) AS statement, '{}'::jsonb AS more
       FROM member JOIN pg_index x ON indrelid = relation JOIN pg_class i ON i.oid = indexrelid
      WHERE pipestate.index_columns(i.oid) && going AND i.oid NOT IN (SELECT oid FROM removed WHERE oid IS NOT NULL)
        AND NOT EXISTS (SELECT FROM pg_inherits JOIN removed ON removed.oid = inhparent WHERE inhrelid = i.oid)
     UNION ALL
-    SELECT 'statistics', s.oid, stxname, format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname)
+    SELECT 'statistics', s.oid, stxname, format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname), '{}'
       FROM member JOIN pg_statistic_ext s ON stxrelid = relation
      WHERE EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_statistic_ext'::regclass AND objid = s.oid
                       AND refobjid = relation AND refobjsubid = ANY (going))
     UNION ALL
-    SELECT 'check', c.oid, conname, format('ALTER TABLE %s RENAME CONSTRAINT %I', relation, conname)
+    SELECT 'check', c.oid, conname, format('ALTER TABLE %s RENAME CONSTRAINT %I', relation, conname),
+           jsonb_build_object('relation', relation::text, 'definition', pg_get_constraintdef(c.oid), 'validated', true,
+             'comment', obj_description(c.oid, 'pg_constraint'))  -- to make it again, where somebody drops it
       FROM member JOIN pg_constraint c ON conrelid = relation AND contype = 'c' AND coninhcount = 0
      WHERE conkey && going AND pipestate.check_stays(c, going, the_derived)
   ), numbered AS (
     SELECT *, format('_pipestate_%s_x%s', n, row_number() OVER (ORDER BY kind, name, oid)) AS hidden FROM found
   )
   SELECT coalesce(jsonb_agg(jsonb_build_object('kind', kind, 'name', name, 'hidden', hidden,
-           'hide', format('%s TO %I', statement, hidden)) ORDER BY hidden), '[]')
+           'hide', format('%s TO %I', statement, hidden)) || more ORDER BY hidden), '[]')
     FROM numbered);
 END
 $$;

@@ -5,8 +5,10 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import URL
 
@@ -14,6 +16,7 @@ from pipestate.core.errors import ConfigError
 from pipestate.core.text import many, size
 from pipestate.database import connections as db
 from pipestate.database.embedded import embedded_binaries, embedded_extensions, embedded_versions
+from pipestate.database.postgresql import CONNECT_TIMEOUT_S
 from pipestate.database.urls import shown
 from pipestate.ledger.state import require_ledger
 from pipestate.ledger.tables import SCHEMA
@@ -114,10 +117,16 @@ def find_pg_dump(found: Inventory, version: int) -> Path:
     if not found.over_tls:
         return embedded_binaries(version) / "pg_dump"
     if on_path := shutil.which("pg_dump"):
-        said = subprocess.run([on_path, "--version"], capture_output=True, text=True, check=False).stdout
-        number = re.search(r"\(PostgreSQL\) (\d+)", said)
-        if number is not None and found.version <= int(number[1]) <= version:
-            return Path(on_path)
+        quiet: dict[str, Any] = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.DEVNULL,
+        }
+        with suppress(OSError, subprocess.TimeoutExpired):
+            done = subprocess.run([on_path, "--version"], check=False, timeout=CONNECT_TIMEOUT_S, **quiet)
+            number = re.search(rb"\(PostgreSQL\) (\d+)", done.stdout)
+            if number is not None and found.version <= int(number[1]) <= version:
+                return Path(on_path)
     raise ConfigError(
         f"production is reached over TLS, which the embedded pg_dump lacks: install the client of PostgreSQL "
         f"{found.version}, for example apt-get install postgresql-client-{found.version}"

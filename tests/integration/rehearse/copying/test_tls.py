@@ -70,6 +70,29 @@ def test_without_a_pg_dump_that_fits_the_client_to_install_is_named(
             pass
 
 
+# Programs that are no pg_dump, and what they hold.
+OTHERS = {
+    "a program of another machine": b"\x7fELF\x02\x01\x01not of this one",
+    "an empty file": b"",
+    "one that waits for its input": b"#!/bin/sh\nread answer; exec /bin/sleep 600\n",
+    "one that prints no text": b"#!/bin/sh\nprintf '\\377\\376 (PostgreSQL)'\n",
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_a_pg_dump_on_the_path_that_does_not_answer_is_none(
+    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    (tmp_path / "pg_dump").write_bytes(OTHERS[what])
+    (tmp_path / "pg_dump").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("pipestate.rehearse.copying.require.CONNECT_TIMEOUT_S", 1)
+    with tls_front(pg.url) as front:
+        strict = front.update_query_dict({"sslmode": "require"})
+        with pytest.raises(ConfigError, match="reached over TLS"), cloned(strict, ALL, CopyOutput()):
+            pass
+
+
 def test_a_certificate_that_is_not_trusted_is_not_talked_to(pg: Database) -> None:
     with tls_front(pg.url) as front:
         strict = front.update_query_dict({"sslmode": "verify-full", "sslrootcert": "system"})
