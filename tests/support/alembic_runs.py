@@ -41,7 +41,7 @@ class Chain:
     def upgrade(self, revision: str = "head", *x: str) -> None:
         command.upgrade(config_for(self.database.text, x=x), revision)
 
-    def contract(self, revision: str = "head") -> None:
+    def contract(self, revision: str = "0007") -> None:
         """Expand, do what opens the gate, contract."""
         if (self.revision() or "") < "0005":
             self.upgrade("0005")

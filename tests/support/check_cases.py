@@ -1,6 +1,6 @@
 """Cases: what to run on a healthy database, and which check must turn how.
 
-Each shipped page has its cases in `integration/runbooks/`, and `test_cases.py` there runs them all: a check
+Each shipped page has its cases in `application/runbooks/`, and `test_cases.py` there runs them all: a check
 that no case breaks fails the suite.
 """
 
