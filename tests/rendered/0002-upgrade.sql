@@ -823,7 +823,7 @@ BEGIN
       FROM (SELECT pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) AS facts
         FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate')) AS o)
-      IS DISTINCT FROM 'dd6ae7702d91d4597d29ccd8cf69606df44122685cb4e1e9b7ee5227abcae8f4' THEN
+      IS DISTINCT FROM 'd879c5b8d7f57538a4314af576d6b222921e4e0514ef4d480c8e4a3c6f4d03aa' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   CREATE OR REPLACE VIEW pipestate.observed AS

@@ -443,7 +443,7 @@ BEGIN
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
-               WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_table', 'catalogue', 'check_stays', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_table', 'drop_tables_for_good', 'element_type', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'fire_deferred', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_drops', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'numbers_of', 'others', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_mark', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_valid', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since')
+               WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_table', 'drop_tables_for_good', 'element_type', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'fire_deferred', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_drops', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'numbers_of', 'others', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_mark', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_valid', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since')
                  AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.refobjid = p.oid
                                  AND d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass) LOOP
     EXECUTE todo;
@@ -2061,14 +2061,6 @@ BEGIN
     JOIN pg_attribute ON attrelid = relation AND attname = each ->> 'hidden'
    WHERE the_derived ? (each ->> 'name') AND attgenerated = '' AND attidentity <> 'a';
   IF assigned IS NULL THEN RETURN; END IF;
-  SELECT format('%s has the CHECK %s, and its contract derives what that reads only since revision %s: ALTER TABLE %s DROP CONSTRAINT %I, '
-           'then run the same again, which restores it', relation, kept ->> 'name', the_revision, conrelid::regclass, conname) INTO found
-    FROM jsonb_array_elements(entry.renamed) AS kept JOIN pg_constraint ON conname = kept ->> 'hidden' AND coninhcount = 0
-   WHERE conrelid IN (SELECT pipestate.family(relation)) AND conkey && pipestate.numbers_of(conrelid, ARRAY(
-           SELECT each ->> 'hidden' FROM jsonb_array_elements(entry.columns) AS each WHERE the_derived ? (each ->> 'name'))) LIMIT 1;
-  IF found IS NOT NULL THEN
-    PERFORM pipestate.refuse(found);
-  END IF;
   found := format('(s.%s IS NULL OR s.%1$s AND %s)', mark, pipestate.modified_since(entry, the_changed_at));
   PERFORM set_config('pipestate.fill', jsonb_build_array(jsonb_build_object('relation', relation::text,
     'head', 'UPDATE ONLY ', 'middle', format(' AS s SET %s = coalesce(s.%1$s, false), %s WHERE ', mark, assigned),
@@ -2311,10 +2303,7 @@ BEGIN
   FOR item IN SELECT each ->> 'name' AS name, each ->> 'hidden' AS hidden FROM jsonb_array_elements(entry.columns) AS each LOOP
     EXECUTE format('ALTER TABLE %s RENAME COLUMN %I TO %I', target, item.hidden, item.name);
   END LOOP;
-  PERFORM pipestate.unhide_names(entry.renamed, target);
-  PERFORM pipestate.restore_removed(entry, target, each, 0) FROM jsonb_array_elements(entry.renamed) AS each
-    WHERE each ? 'definition' AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid IN (SELECT pipestate.family(target))
-                                                 AND conname IN (each ->> 'name', each ->> 'hidden'));
+  PERFORM pipestate.unhide_names(entry.renamed);
   FOR item IN SELECT each, place FROM jsonb_array_elements(entry.removed) WITH ORDINALITY AS e (each, place) ORDER BY place DESC LOOP
     PERFORM pipestate.restore_removed(entry, target, item.each, item.place);
   END LOOP;
@@ -2324,7 +2313,7 @@ BEGIN
          table_name = (SELECT relname FROM pg_class WHERE oid = target) WHERE id = entry.id;
 END
 $$;
-CREATE OR REPLACE FUNCTION pipestate.unhide_names(the_renamed jsonb, the_relation regclass) RETURNS void
+CREATE OR REPLACE FUNCTION pipestate.unhide_names(the_renamed jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   item record;
@@ -2336,10 +2325,6 @@ BEGIN
                   UNION ALL
                   SELECT format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname) FROM pg_statistic_ext
                    WHERE kind = 'statistics' AND stxname = hidden
-                  UNION ALL
-                  SELECT format('ALTER TABLE %s RENAME CONSTRAINT %I', conrelid::regclass, conname) FROM pg_constraint
-                   WHERE kind = 'check' AND conname = hidden AND coninhcount = 0
-                     AND conrelid IN (SELECT pipestate.family(the_relation))
                 ) AS found (statement)
   LOOP
     BEGIN
@@ -2458,7 +2443,7 @@ BEGIN
     EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %s', item.hidden, item.schema);
     EXECUTE format('ALTER TABLE %s.%I RENAME TO %I', item.schema, item.hidden, item.name);
   END LOOP;
-  PERFORM pipestate.unhide_names(entry.renamed, relation);
+  PERFORM pipestate.unhide_names(entry.renamed);
   FOR item IN SELECT each, place FROM jsonb_array_elements(entry.removed) WITH ORDINALITY AS e (each, place) ORDER BY place DESC LOOP
     PERFORM pipestate.restore_removed(entry, relation, item.each, item.place);
   END LOOP;
@@ -2480,7 +2465,7 @@ BEGIN
     SELECT conrelid::regclass AS relation, conname, contype, conname LIKE '\_pipestate\_%' AS is_ours
       FROM pg_constraint WHERE conrelid IN (SELECT pipestate.family(relation)) AND NOT convalidated AND coninhcount = 0
        AND (conname LIKE format('\_pipestate\_%s\_n%%', entry.id) OR EXISTS (
-             SELECT FROM jsonb_array_elements(entry.removed || entry.renamed) AS each WHERE each ->> 'name' = conname
+             SELECT FROM jsonb_array_elements(entry.removed) AS each WHERE each ->> 'name' = conname
                 AND (each ->> 'validated')::boolean AND each ->> 'definition' NOT LIKE '%NOT VALID'))
   LOOP
     BEGIN
@@ -2945,7 +2930,7 @@ BEGIN
              'comment', obj_description(c.oid, 'pg_constraint'))
       FROM member JOIN pg_constraint c ON conrelid = relation
      WHERE (conkey && going OR contype = 'c' AND 0 = ANY (conkey)) AND conparentid = 0  -- 0: the whole row
-       AND (contype = 'f' OR contype = 'c' AND conislocal AND NOT pipestate.check_stays(c, going, the_derived)
+       AND (contype = 'f' OR contype = 'c' AND conislocal
            OR contype = 'n' AND NOT EXISTS (SELECT FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
                 WHERE attrelid = relation AND attnum = ANY (conkey)
                   AND attgenerated = '' AND (atthasdef OR attidentity <> '' OR typdefault IS NOT NULL)))
@@ -2994,44 +2979,6 @@ BEGIN
   SELECT coalesce(jsonb_agg(item ORDER BY part, place, item ->> 'name'), '[]') FROM found);
 END
 $$;
-CREATE OR REPLACE FUNCTION pipestate.check_stays(the_check pg_constraint, the_hidden smallint[], the_derived text[]) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on AS $$
-DECLARE
-  condition CONSTANT text := pg_get_expr(the_check.conbin, the_check.conrelid);
-  tree CONSTANT text := the_check.conbin::text;
-  names CONSTANT text[] := ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = the_check.conrelid AND attnum = ANY (the_hidden));
-  nulls text;
-  accepts boolean;
-BEGIN
-  IF the_check.coninhcount > 0 THEN  -- it stays or goes with the parent's
-    RETURN (SELECT bool_and(pipestate.check_stays(c, pipestate.numbers_of(c.conrelid, names), the_derived))
-              FROM pg_inherits JOIN pg_constraint c ON c.conrelid = inhparent AND c.contype = 'c' AND c.conname = the_check.conname
-             WHERE inhrelid = the_check.conrelid);
-  END IF;
-  IF NOT the_check.convalidated OR NOT the_check.conkey <@ the_hidden
-      OR the_check.conkey && pipestate.numbers_of(the_check.conrelid, the_derived)
-      OR condition ~* '[\w"][(]|\mcurrent_|\mlocaltime|user\M|::(date|time|interval|reg)'
-      OR tree ~ '\{(COERCEVIAIO|COERCETODOMAIN|SQLVALUEFUNCTION|XMLEXPR|JSON)' OR EXISTS (
-        SELECT FROM regexp_matches(tree, ':(opno|funcid) (\d+)', 'g') AS called
-          LEFT JOIN pg_operator o ON called[1] = 'opno' AND o.oid = called[2]::oid
-          JOIN pg_proc p ON p.oid = coalesce(o.oprcode, called[2]::oid) WHERE p.provolatile <> 'i') OR EXISTS (
-        SELECT FROM pg_depend WHERE classid = 'pg_constraint'::regclass AND objid = the_check.oid
-           AND refclassid NOT IN ('pg_class'::regclass, 'pg_type'::regclass)) OR EXISTS (
-        SELECT FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
-         WHERE attrelid IN (SELECT pipestate.family(the_check.conrelid)) AND attname IN (SELECT attname FROM pg_attribute
-                 WHERE attrelid = the_check.conrelid AND attnum = ANY (the_check.conkey))
-           AND (atthasdef OR attidentity <> '' OR attgenerated <> '' OR typtype = 'd')) THEN
-    RETURN false;
-  END IF;
-  SELECT string_agg(format('NULL::%s AS %I', format_type(atttypid, atttypmod), attname), ', ') INTO nulls FROM pg_attribute
-   WHERE attrelid = the_check.conrelid AND attnum = ANY (the_check.conkey);
-  EXECUTE format('SELECT (%s) IS NOT FALSE FROM (SELECT %s) AS new_row', condition, nulls) INTO accepts;
-  RETURN accepts;
-EXCEPTION WHEN insufficient_privilege OR data_exception THEN  -- nothing is known, so it goes
-  RETURN false;
-END
-$$;
 CREATE OR REPLACE FUNCTION pipestate.with_hidden_definitions(the_removed jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -3055,26 +3002,20 @@ BEGIN
   ), removed AS (
     SELECT (each ->> 'index_oid')::oid AS oid FROM jsonb_array_elements(the_removed) AS each
   ), found AS (
-    SELECT 'index' AS kind, i.oid, i.relname AS name, format('ALTER INDEX %s RENAME', i.oid::regclass) AS statement, '{}'::jsonb AS more
+    SELECT 'index' AS kind, i.oid, i.relname AS name, format('ALTER INDEX %s RENAME', i.oid::regclass) AS statement
       FROM member JOIN pg_index x ON indrelid = relation JOIN pg_class i ON i.oid = indexrelid
      WHERE pipestate.index_columns(i.oid) && going AND i.oid NOT IN (SELECT oid FROM removed WHERE oid IS NOT NULL)
        AND NOT EXISTS (SELECT FROM pg_inherits JOIN removed ON removed.oid = inhparent WHERE inhrelid = i.oid)
     UNION ALL
-    SELECT 'statistics', s.oid, stxname, format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname), '{}'
+    SELECT 'statistics', s.oid, stxname, format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname)
       FROM member JOIN pg_statistic_ext s ON stxrelid = relation
      WHERE EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_statistic_ext'::regclass AND objid = s.oid
                       AND refobjid = relation AND refobjsubid = ANY (going))
-    UNION ALL
-    SELECT 'check', c.oid, conname, format('ALTER TABLE %s RENAME CONSTRAINT %I', relation, conname),
-           jsonb_build_object('relation', relation::text, 'definition', pg_get_constraintdef(c.oid), 'validated', true,
-             'comment', obj_description(c.oid, 'pg_constraint'))  -- to make it again, where somebody drops it
-      FROM member JOIN pg_constraint c ON conrelid = relation AND contype = 'c' AND coninhcount = 0
-     WHERE conkey && going AND pipestate.check_stays(c, going, the_derived)
   ), numbered AS (
     SELECT *, format('_pipestate_%s_x%s', n, row_number() OVER (ORDER BY kind, name, oid)) AS hidden FROM found
   )
   SELECT coalesce(jsonb_agg(jsonb_build_object('kind', kind, 'name', name, 'hidden', hidden,
-           'hide', format('%s TO %I', statement, hidden)) || more ORDER BY hidden), '[]')
+           'hide', format('%s TO %I', statement, hidden)) ORDER BY hidden), '[]')
     FROM numbered);
 END
 $$;

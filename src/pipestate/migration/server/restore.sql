@@ -213,14 +213,6 @@ BEGIN
     JOIN pg_attribute ON attrelid = relation AND attname = each ->> 'hidden'
    WHERE the_derived ? (each ->> 'name') AND attgenerated = '' AND attidentity <> 'a';
   IF assigned IS NULL THEN RETURN; END IF;
-  SELECT format('%s has the CHECK %s, and its contract derives what that reads only since revision %s: ALTER TABLE %s DROP CONSTRAINT %I, '
-           'then run the same again, which restores it', relation, kept ->> 'name', the_revision, conrelid::regclass, conname) INTO found
-    FROM jsonb_array_elements(entry.renamed) AS kept JOIN pg_constraint ON conname = kept ->> 'hidden' AND coninhcount = 0
-   WHERE conrelid IN (SELECT pipestate.family(relation)) AND conkey && pipestate.numbers_of(conrelid, ARRAY(
-           SELECT each ->> 'hidden' FROM jsonb_array_elements(entry.columns) AS each WHERE the_derived ? (each ->> 'name'))) LIMIT 1;
-  IF found IS NOT NULL THEN
-    PERFORM pipestate.refuse(found);
-  END IF;
   found := format('(s.%s IS NULL OR s.%1$s AND %s)', mark, pipestate.modified_since(entry, the_changed_at));
   PERFORM set_config('pipestate.fill', jsonb_build_array(jsonb_build_object('relation', relation::text,
     'head', 'UPDATE ONLY ', 'middle', format(' AS s SET %s = coalesce(s.%1$s, false), %s WHERE ', mark, assigned),
@@ -479,10 +471,7 @@ BEGIN
   FOR item IN SELECT each ->> 'name' AS name, each ->> 'hidden' AS hidden FROM jsonb_array_elements(entry.columns) AS each LOOP
     EXECUTE format('ALTER TABLE %s RENAME COLUMN %I TO %I', target, item.hidden, item.name);
   END LOOP;
-  PERFORM pipestate.unhide_names(entry.renamed, target);
-  PERFORM pipestate.restore_removed(entry, target, each, 0) FROM jsonb_array_elements(entry.renamed) AS each
-    WHERE each ? 'definition' AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid IN (SELECT pipestate.family(target))
-                                                 AND conname IN (each ->> 'name', each ->> 'hidden'));
+  PERFORM pipestate.unhide_names(entry.renamed);
   FOR item IN SELECT each, place FROM jsonb_array_elements(entry.removed) WITH ORDINALITY AS e (each, place) ORDER BY place DESC LOOP
     PERFORM pipestate.restore_removed(entry, target, item.each, item.place);
   END LOOP;
@@ -493,9 +482,8 @@ BEGIN
 END
 $$;
 
--- Rename indexes, statistics, sequences and CHECKs back, found by their hidden names; one whose name is taken keeps the
--- hidden one.
-CREATE OR REPLACE FUNCTION pipestate.unhide_names(the_renamed jsonb, the_relation regclass) RETURNS void
+-- Rename indexes, statistics and sequences back, found by their hidden names; one whose name is taken keeps the hidden one.
+CREATE OR REPLACE FUNCTION pipestate.unhide_names(the_renamed jsonb) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   item record;
@@ -507,10 +495,6 @@ BEGIN
                   UNION ALL
                   SELECT format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname) FROM pg_statistic_ext
                    WHERE kind = 'statistics' AND stxname = hidden
-                  UNION ALL
-                  SELECT format('ALTER TABLE %s RENAME CONSTRAINT %I', conrelid::regclass, conname) FROM pg_constraint
-                   WHERE kind = 'check' AND conname = hidden AND coninhcount = 0
-                     AND conrelid IN (SELECT pipestate.family(the_relation))
                 ) AS found (statement)
   LOOP
     BEGIN
@@ -635,7 +619,7 @@ BEGIN
     EXECUTE format('ALTER TABLE pipestate_archive.%I SET SCHEMA %s', item.hidden, item.schema);
     EXECUTE format('ALTER TABLE %s.%I RENAME TO %I', item.schema, item.hidden, item.name);
   END LOOP;
-  PERFORM pipestate.unhide_names(entry.renamed, relation);
+  PERFORM pipestate.unhide_names(entry.renamed);
   FOR item IN SELECT each, place FROM jsonb_array_elements(entry.removed) WITH ORDINALITY AS e (each, place) ORDER BY place DESC LOOP
     PERFORM pipestate.restore_removed(entry, relation, item.each, item.place);
   END LOOP;
@@ -659,7 +643,7 @@ BEGIN
     SELECT conrelid::regclass AS relation, conname, contype, conname LIKE '\_pipestate\_%' AS is_ours
       FROM pg_constraint WHERE conrelid IN (SELECT pipestate.family(relation)) AND NOT convalidated AND coninhcount = 0
        AND (conname LIKE format('\_pipestate\_%s\_n%%', entry.id) OR EXISTS (
-             SELECT FROM jsonb_array_elements(entry.removed || entry.renamed) AS each WHERE each ->> 'name' = conname
+             SELECT FROM jsonb_array_elements(entry.removed) AS each WHERE each ->> 'name' = conname
                 AND (each ->> 'validated')::boolean AND each ->> 'definition' NOT LIKE '%NOT VALID'))
   LOOP
     BEGIN

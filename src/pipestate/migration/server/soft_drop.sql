@@ -157,7 +157,7 @@ END
 $$;
 
 -- List what must be removed with the columns, because it could make a write fail: each with the statement that drops it,
--- and what restores it. Foreign keys, CHECKs that cannot stay, NOT NULL of 18, triggers that are named, and unique indexes and exclusion
+-- and what restores it. Foreign keys, CHECKs, NOT NULL of 18, triggers that are named, and unique indexes and exclusion
 -- constraints that also read visible columns, treat NULLs as equal, or get a value for new rows: a default, or a derived one.
 CREATE OR REPLACE FUNCTION pipestate.removed_with(
   the_relation regclass, the_columns text[], the_triggers text[], the_derived text[]) RETURNS jsonb
@@ -182,7 +182,7 @@ BEGIN
              'comment', obj_description(c.oid, 'pg_constraint'))
       FROM member JOIN pg_constraint c ON conrelid = relation
      WHERE (conkey && going OR contype = 'c' AND 0 = ANY (conkey)) AND conparentid = 0  -- 0: the whole row
-       AND (contype = 'f' OR contype = 'c' AND conislocal AND NOT pipestate.check_stays(c, going, the_derived)
+       AND (contype = 'f' OR contype = 'c' AND conislocal
            OR contype = 'n' AND NOT EXISTS (SELECT FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
                 WHERE attrelid = relation AND attnum = ANY (conkey)
                   AND attgenerated = '' AND (atthasdef OR attidentity <> '' OR typdefault IS NOT NULL)))
@@ -232,48 +232,6 @@ BEGIN
 END
 $$;
 
--- Whether a CHECK can stay on hidden columns, so that a restore need not validate it: no write can fail by it. It is valid,
--- reads hidden columns alone, accepts their NULLs in new rows, and calls nothing whose answer could change. Its tree shows
--- what its text hides: a cast by way of text, a cast to a domain, an operator that reads a setting of the session.
-CREATE OR REPLACE FUNCTION pipestate.check_stays(the_check pg_constraint, the_hidden smallint[], the_derived text[]) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on AS $$
-DECLARE
-  condition CONSTANT text := pg_get_expr(the_check.conbin, the_check.conrelid);
-  tree CONSTANT text := the_check.conbin::text;
-  names CONSTANT text[] := ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = the_check.conrelid AND attnum = ANY (the_hidden));
-  nulls text;
-  accepts boolean;
-BEGIN
-  IF the_check.coninhcount > 0 THEN  -- it stays or goes with the parent's
-    RETURN (SELECT bool_and(pipestate.check_stays(c, pipestate.numbers_of(c.conrelid, names), the_derived))
-              FROM pg_inherits JOIN pg_constraint c ON c.conrelid = inhparent AND c.contype = 'c' AND c.conname = the_check.conname
-             WHERE inhrelid = the_check.conrelid);
-  END IF;
-  IF NOT the_check.convalidated OR NOT the_check.conkey <@ the_hidden
-      OR the_check.conkey && pipestate.numbers_of(the_check.conrelid, the_derived)
-      OR condition ~* '[\w"][(]|\mcurrent_|\mlocaltime|user\M|::(date|time|interval|reg)'
-      OR tree ~ '\{(COERCEVIAIO|COERCETODOMAIN|SQLVALUEFUNCTION|XMLEXPR|JSON)' OR EXISTS (
-        SELECT FROM regexp_matches(tree, ':(opno|funcid) (\d+)', 'g') AS called
-          LEFT JOIN pg_operator o ON called[1] = 'opno' AND o.oid = called[2]::oid
-          JOIN pg_proc p ON p.oid = coalesce(o.oprcode, called[2]::oid) WHERE p.provolatile <> 'i') OR EXISTS (
-        SELECT FROM pg_depend WHERE classid = 'pg_constraint'::regclass AND objid = the_check.oid
-           AND refclassid NOT IN ('pg_class'::regclass, 'pg_type'::regclass)) OR EXISTS (
-        SELECT FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
-         WHERE attrelid IN (SELECT pipestate.family(the_check.conrelid)) AND attname IN (SELECT attname FROM pg_attribute
-                 WHERE attrelid = the_check.conrelid AND attnum = ANY (the_check.conkey))
-           AND (atthasdef OR attidentity <> '' OR attgenerated <> '' OR typtype = 'd')) THEN
-    RETURN false;
-  END IF;
-  SELECT string_agg(format('NULL::%s AS %I', format_type(atttypid, atttypmod), attname), ', ') INTO nulls FROM pg_attribute
-   WHERE attrelid = the_check.conrelid AND attnum = ANY (the_check.conkey);
-  EXECUTE format('SELECT (%s) IS NOT FALSE FROM (SELECT %s) AS new_row', condition, nulls) INTO accepts;
-  RETURN accepts;
-EXCEPTION WHEN insufficient_privilege OR data_exception THEN  -- nothing is known, so it goes
-  RETURN false;
-END
-$$;
-
 -- Add, to each unique index that is removed, the end of its definition under the hidden names: it is built from that
 -- while the columns are still hidden.
 CREATE OR REPLACE FUNCTION pipestate.with_hidden_definitions(the_removed jsonb) RETURNS jsonb
@@ -290,7 +248,7 @@ BEGIN
 END
 $$;
 
--- List the indexes, statistics and CHECKs that stay on the hidden columns, each with its opaque name: a real drop would have
+-- List the indexes and statistics that stay on the hidden columns, each with its opaque name: a real drop would have
 -- taken them away, and freed their names.
 CREATE OR REPLACE FUNCTION pipestate.renamed_with(
   the_relation regclass, the_columns text[], the_derived text[], the_removed jsonb, n bigint) RETURNS jsonb
@@ -302,26 +260,20 @@ BEGIN
   ), removed AS (
     SELECT (each ->> 'index_oid')::oid AS oid FROM jsonb_array_elements(the_removed) AS each
   ), found AS (
-    SELECT 'index' AS kind, i.oid, i.relname AS name, format('ALTER INDEX %s RENAME', i.oid::regclass) AS statement, '{}'::jsonb AS more
+    SELECT 'index' AS kind, i.oid, i.relname AS name, format('ALTER INDEX %s RENAME', i.oid::regclass) AS statement
       FROM member JOIN pg_index x ON indrelid = relation JOIN pg_class i ON i.oid = indexrelid
      WHERE pipestate.index_columns(i.oid) && going AND i.oid NOT IN (SELECT oid FROM removed WHERE oid IS NOT NULL)
        AND NOT EXISTS (SELECT FROM pg_inherits JOIN removed ON removed.oid = inhparent WHERE inhrelid = i.oid)
     UNION ALL
-    SELECT 'statistics', s.oid, stxname, format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname), '{}'
+    SELECT 'statistics', s.oid, stxname, format('ALTER STATISTICS %s.%I RENAME', stxnamespace::regnamespace, stxname)
       FROM member JOIN pg_statistic_ext s ON stxrelid = relation
      WHERE EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_statistic_ext'::regclass AND objid = s.oid
                       AND refobjid = relation AND refobjsubid = ANY (going))
-    UNION ALL
-    SELECT 'check', c.oid, conname, format('ALTER TABLE %s RENAME CONSTRAINT %I', relation, conname),
-           jsonb_build_object('relation', relation::text, 'definition', pg_get_constraintdef(c.oid), 'validated', true,
-             'comment', obj_description(c.oid, 'pg_constraint'))  -- to make it again, where somebody drops it
-      FROM member JOIN pg_constraint c ON conrelid = relation AND contype = 'c' AND coninhcount = 0
-     WHERE conkey && going AND pipestate.check_stays(c, going, the_derived)
   ), numbered AS (
     SELECT *, format('_pipestate_%s_x%s', n, row_number() OVER (ORDER BY kind, name, oid)) AS hidden FROM found
   )
   SELECT coalesce(jsonb_agg(jsonb_build_object('kind', kind, 'name', name, 'hidden', hidden,
-           'hide', format('%s TO %I', statement, hidden)) || more ORDER BY hidden), '[]')
+           'hide', format('%s TO %I', statement, hidden)) ORDER BY hidden), '[]')
     FROM numbered);
 END
 $$;
