@@ -35,7 +35,9 @@ def locate_runbooks(project: Project, names: Sequence[str], phases: Sequence[str
     default = [] if named and all("/" in phase for phase in phases) else find_runbooks([], directory)
     others = [named_runbook(name, directory) for name in named - {book.name for book in default}]
     books = sorted([*default, *others], key=lambda book: book.path)
-    for bare in (phase for phase in phases if not any(book.phase(phase) for book in books)):
+    for bare in (
+        phase for phase in phases if "/" not in phase and not any(book.phase(phase) for book in books)
+    ):
         if found := [book.name for book in every_runbook(directory) if book.phase(bare)]:
             raise ConfigError(f"no default runbook has a phase {bare}: write --phase {found[0]}/{bare}")
     return books
