@@ -1,8 +1,8 @@
 """The commands `plan`, `status`, `drift` and `report`: they read one database and change nothing."""
 
 import sys
-import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -22,7 +22,7 @@ from pipestate.cli.options import (
 from pipestate.cli.output import console, print_answer, print_json, put, refuse_unwritable, say, warn
 from pipestate.cli.verify import locating
 from pipestate.core.errors import ConfigError, PipestateError
-from pipestate.database.interrupt import Interrupted
+from pipestate.database.interrupt import Interrupted, remembered
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -276,16 +276,14 @@ def redraw(look: Callable[[], Draw], every_s: float) -> None:
             said += f"; {hidden} more lines: a higher window shows them"
         return Group(Text(f"{looked:%H:%M:%S} UTC, {said}", "bold red" if problem else "dim"), picture)
 
-    try:
+    with suppress(KeyboardInterrupt, Interrupted), remembered() as asked:
         draw = look()
         with Live(get_renderable=screen, console=console, screen=True):
-            while True:
-                time.sleep(every_s)
+            while not asked.wait(every_s):
                 try:
                     draw, looked, problem = look(), datetime.now(UTC), ""
                 except Interrupted:
                     raise
                 except PipestateError as error:
                     looked, problem = datetime.now(UTC), str(error)
-    except (KeyboardInterrupt, Interrupted):
-        say("stopped watching; nothing was changed", err=True)
+    say("stopped watching; nothing was changed", err=True)
