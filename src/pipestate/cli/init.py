@@ -81,7 +81,7 @@ def revision(
         typer.Option(
             "--drop-table",
             metavar="TABLE",
-            help="A table that goes, TABLE or SCHEMA.TABLE; as often as needed.",
+            help="A table to drop, TABLE or SCHEMA.TABLE; as often as needed.",
         ),
     ] = None,
     columns: Annotated[
@@ -89,12 +89,17 @@ def revision(
         typer.Option(
             "--drop-column",
             metavar="TABLE.COLUMN",
-            help="A column that goes, also SCHEMA.TABLE.COLUMN; as often as needed.",
+            help="A column to drop, also SCHEMA.TABLE.COLUMN; as often as needed.",
         ),
     ] = None,
     message: Annotated[
         str | None,
-        typer.Option("--message", "-m", metavar="TEXT", help="What the revision does; else what it drops."),
+        typer.Option(
+            "--message",
+            "-m",
+            metavar="TEXT",
+            help="Title of the revision; the default names the dropped objects.",
+        ),
     ] = None,
     recheck: Annotated[
         list[str] | None,

@@ -71,9 +71,8 @@ class GuardedOutput:
             statement = text.strip().removesuffix(";")
             self._refuse_what_cannot_wait(statement)
             self.done += 1
-            if self._writes_version(
-                statement
-            ):  # the end of a revision: deferred triggers run, and are judged
+            if self._writes_version(statement):
+                # The end of a revision: its deferred triggers run, and are judged.
                 statement += f";\nCALL pipestate.require_others({server.text(self.mark)})"
             self.write(
                 f"CALL pipestate.gated({server.text(self.mark)}, {self.done},{server.lines(statement)});"
