@@ -8,6 +8,8 @@ from attacks.orders import AT_B2, AT_D4, approve, assert_refused, state_of
 from attacks.project import Project
 from attacks.psql import feed, without_psql_commands
 from attacks.test_looks import Way, both_ways
+from pipestate.ledger.functions import FACTS, digest
+from pipestate.ledger.tables import query
 
 REPLACED = """CREATE OR REPLACE PROCEDURE pipestate.{name}(revision text, checks integer)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$ BEGIN
@@ -20,6 +22,43 @@ ALTERED = {
         "CREATE FUNCTION pipestate.gate_state(text, varchar) RETURNS jsonb LANGUAGE sql AS $$ SELECT '{}'::jsonb $$",
     ),
     "one that is gone": ("DROP PROCEDURE pipestate.require_step(text, integer)",),
+    "the default of an argument": (
+        "DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('pipestate.evaluate_check'::regproc), '''block''', '''warn'''); END $do$",
+    ),
+    "a default that calls a function": (
+        "CREATE FUNCTION public.reason() RETURNS text LANGUAGE sql AS $$ SELECT 'because' $$",
+        "DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('pipestate.begin_gate'::regproc), 'force text DEFAULT NULL::text', "
+        "'force text DEFAULT public.reason()'); END $do$",
+    ),
+    "a default through another type of the same name": (
+        "CREATE DOMAIN public.text AS pg_catalog.text",
+        "DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('pipestate.evaluate_check'::regproc), '''block''::text', '''block''::public.text'); "
+        "EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database()); END $do$",
+    ),
+    "a default that only looks like the shipped one": (
+        "DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('pipestate.evaluate_check'::regproc), '''block''', '''pg_catalog.block'''); END $do$",
+    ),
+    "two arguments in the other order": (
+        "DO $do$ DECLARE found text := pg_get_functiondef('pipestate.holds(text, integer)'::regprocedure); BEGIN "
+        "DROP FUNCTION pipestate.holds(text, integer); EXECUTE replace(found, 'op text, standing integer', "
+        "'standing integer, op text'); END $do$",
+    ),
+    "the names of two arguments": (
+        "DO $do$ DECLARE found text := pg_get_functiondef('pipestate.compare'::regproc); BEGIN "
+        "DROP FUNCTION pipestate.compare(text, text, text, text); EXECUTE replace(found, 'value text, kind text', "
+        "'kind text, value text'); END $do$",
+    ),
+    "a result": (
+        "DO $do$ DECLARE found text := pg_get_functiondef('pipestate.others'::regproc); BEGIN "
+        "DROP FUNCTION pipestate.others(); EXECUTE replace(found, 'RETURNS jsonb', 'RETURNS SETOF jsonb'); END $do$",
+    ),
+    "a snapshot from before the lock": ("ALTER FUNCTION pipestate.has_rows(regclass, text) STABLE",),
+    "no answer for NULL": ("ALTER FUNCTION pipestate.require_gate(text, regclass[]) STRICT",),
+    "a language": (
+        "SET check_function_bodies = off",
+        "DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('pipestate.holds(text, integer)'::regprocedure), "
+        "'LANGUAGE sql', 'LANGUAGE plpgsql'); END $do$",
+    ),
     "an older version": (
         "CREATE OR REPLACE FUNCTION pipestate.runtime() RETURNS integer LANGUAGE sql "
         "SET search_path = pg_catalog, pg_temp AS $$ SELECT 0 $$",
@@ -46,6 +85,30 @@ def test_without_a_ledger_a_gate_says_how_to_install_one(gated: Project, way: Wa
     attacked.install_ledger(gated.database, gated.root)
     said = way(gated)
     assert state_of(gated.database) == AT_D4, said
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "search_path = ''",
+        "search_path = pipestate, public",
+        "search_path = public, pg_catalog",
+        "quote_all_identifiers = on",
+        "standard_conforming_strings = off",
+    ],
+)
+def test_the_shipped_functions_are_known_in_every_session(gated: Project, setting: str) -> None:
+    """Their definitions are compared as text: neither the path nor a setting of the database changes it."""
+    if "pg_catalog" in setting:
+        gated.database.run(
+            "CREATE DOMAIN public.text AS pg_catalog.text", "CREATE DOMAIN public.jsonb AS pg_catalog.jsonb"
+        )
+    with gated.database.connect() as connection:
+        connection.exec_driver_sql(f"SET {setting}")
+        listed = connection.exec_driver_sql(
+            query("installed_functions", facts=FACTS), execution_options={"no_parameters": True}
+        ).one()[1]
+    assert sorted(listed.split("\n")) == digest().split("\n")
 
 
 @pytest.mark.parametrize("altered", ALTERED)

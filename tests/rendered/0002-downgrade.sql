@@ -122,7 +122,7 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     FROM regexp_split_to_table(nullif(columns, ''), E'\n') AS line, regexp_match(line, '^(\d+) (\d+) (-?\d+) (\d) (.*)$') AS m
 $$;
 
-CREATE OR REPLACE FUNCTION pg_temp.pipestate_base_type(type bigint, modifier integer, domains jsonb, OUT base oid, OUT modified integer)
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_base_type(type bigint, modifier integer, domains jsonb, OUT base oid, OUT modified integer) RETURNS record
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   WHILE domains ? type::text LOOP

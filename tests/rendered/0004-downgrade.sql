@@ -50,7 +50,14 @@ BEGIN
         FROM pg_catalog.pg_class c
         WHERE c.relnamespace = n.oid AND n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
       UNION ALL SELECT p.proowner, pg_catalog.concat(n.nspname, '.', p.proname, '()'),
-        CASE WHEN n.nspname = 'pipestate' THEN pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+        CASE WHEN n.nspname = 'pipestate' THEN pg_catalog.concat_ws(' ', p.prokind, p.proname, pg_catalog.regexp_replace(
+            CASE pg_catalog.set_config('quote_all_identifiers', 'off', true) WHEN 'off' THEN pg_catalog.concat_ws(' RETURNS ',
+              pg_catalog.concat('(', pg_catalog.pg_get_function_arguments(p.oid), ')'), pg_catalog.pg_get_function_result(p.oid)) END,
+            '(^[(]|, )IN |( |::)(pg_catalog|pipestate)[.]', E'\\1\\2', 'g'),
+          (SELECT l.lanname FROM pg_catalog.pg_language l WHERE l.oid = p.prolang), p.provolatile, p.proisstrict, p.prosecdef,
+          p.proconfig::text, (SELECT pg_catalog.count(*) FROM pg_catalog.pg_depend d WHERE d.classid = '1255' AND d.objid = p.oid
+            AND d.refclassid NOT IN ('2615', '2612') AND NOT EXISTS (SELECT FROM pg_catalog.pg_type t WHERE d.refclassid = '1247'
+              AND t.oid = d.refobjid AND t.typname = 'soft_drop' AND t.typnamespace = p.pronamespace)),
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) END,
         pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
         FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid) AS o (owner, what, facts, may_use)
@@ -61,7 +68,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()';
   ELSIF NOT ledger.may_use THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.replace('this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}', '{role}', pg_catalog.quote_ident(current_user::text));
-  ELSIF ledger.functions IS DISTINCT FROM 'd879c5b8d7f57538a4314af576d6b222921e4e0514ef4d480c8e4a3c6f4d03aa' THEN
+  ELSIF ledger.functions IS DISTINCT FROM '4190e087a07134cd540968ef12af57b057cc11ed954e57a757fc26d4739b134f' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);

@@ -1306,7 +1306,7 @@ END $$;
 CREATE OR REPLACE FUNCTION pipestate.index_state(
   the_index text, the_table text, the_definition text, is_unique boolean, the_needs text[], the_types text[],
   OUT own regclass, OUT own_is_valid boolean, OUT own_is_other boolean, OUT spare_name text, OUT spare regclass,
-  OUT spare_is_valid boolean, OUT is_wanted boolean, OUT is_partitioned boolean, OUT wanted text, OUT actual text)
+  OUT spare_is_valid boolean, OUT is_wanted boolean, OUT is_partitioned boolean, OUT wanted text, OUT actual text) RETURNS record
 LANGUAGE plpgsql AS $$
 DECLARE
   relation oid := pg_catalog.to_regclass(the_table)::oid;
@@ -1516,7 +1516,7 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   SELECT m[1]::integer, m[2]::bigint, m[3]::integer, m[4] = '1', m[5]
     FROM regexp_split_to_table(nullif(columns, ''), E'\n') AS line, regexp_match(line, '^(\d+) (\d+) (-?\d+) (\d) (.*)$') AS m
 $$;
-CREATE OR REPLACE FUNCTION pipestate.base_type(type bigint, modifier integer, domains jsonb, OUT base oid, OUT modified integer)
+CREATE OR REPLACE FUNCTION pipestate.base_type(type bigint, modifier integer, domains jsonb, OUT base oid, OUT modified integer) RETURNS record
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   WHILE domains ? type::text LOOP

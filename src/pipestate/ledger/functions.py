@@ -1,6 +1,6 @@
 """PostgreSQL functions and procedures that the ledger installs: `migration/server/*.sql`.
 
-A client compares the version and a digest of every body before it calls them. A script makes the same
+A client compares the version and the definition of each before it calls them. A script makes the same
 comparison, so an old script refuses functions that have changed since.
 """
 
@@ -21,8 +21,18 @@ _ROUTINE = re.compile(
     r"(?P<body>.*?)(?P=tag);",
     re.DOTALL,
 )
+_DEFAULT = re.compile(r"([\w\[\]]+) DEFAULT ([\w(]*)('[^']*'|NULL)")
 # A routine's facts, and the digest of all: SQL expressions over `pg_proc p`, and over rows `o` with such facts.
-FACTS = """pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+# Without the two schemas a signature reads the same on every search_path. It names nothing of another schema, since
+# the dependencies on anything but schema (2615), language (2612) and the type pipestate.soft_drop are counted.
+FACTS = rf"""pg_catalog.concat_ws(' ', p.prokind, p.proname, pg_catalog.regexp_replace(
+            CASE pg_catalog.set_config('quote_all_identifiers', 'off', true) WHEN 'off' THEN pg_catalog.concat_ws(' RETURNS ',
+              pg_catalog.concat('(', pg_catalog.pg_get_function_arguments(p.oid), ')'), pg_catalog.pg_get_function_result(p.oid)) END,
+            '(^[(]|, )IN |( |::)(pg_catalog|{SCHEMA})[.]', E'\\1\\2', 'g'),
+          (SELECT l.lanname FROM pg_catalog.pg_language l WHERE l.oid = p.prolang), p.provolatile, p.proisstrict, p.prosecdef,
+          p.proconfig::text, (SELECT pg_catalog.count(*) FROM pg_catalog.pg_depend d WHERE d.classid = '1255' AND d.objid = p.oid
+            AND d.refclassid NOT IN ('2615', '2612') AND NOT EXISTS (SELECT FROM pg_catalog.pg_type t WHERE d.refclassid = '1247'
+              AND t.oid = d.refobjid AND t.typname = 'soft_drop' AND t.typnamespace = p.pronamespace)),
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex'))"""
 DIGEST = """pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
         pg_catalog.string_agg(o.facts, E'\\n' ORDER BY o.facts COLLATE "C"), 'UTF8')), 'hex')"""
@@ -48,12 +58,28 @@ def routines() -> tuple[Routine, ...]:
         if file.name.endswith(".sql"):
             text = file.read_text(encoding="utf-8")
             for match in _ROUTINE.finditer(text):
-                settings = [f"{name}={value}" for name, value in _SETTING.findall(match["head"])]
-                written = ",".join(f'"{each}"' if " " in each else each for each in settings)
-                body = sha256(match["body"].encode()).hexdigest()
-                facts = [match["name"], "f", *([f"{{{written}}}"] if settings else []), body]
-                found.append(Routine(match["name"], match[0], " ".join(facts), file.name))
+                found.append(Routine(match["name"], match[0], _facts(match), file.name))
     return tuple(found)
+
+
+def _facts(routine: re.Match[str]) -> str:
+    """Derive from a CREATE statement what `FACTS` reads from a server."""
+    head = " ".join(routine["head"].split()).replace("( ", "(").replace("TABLE (", "TABLE(")
+    head = head.replace("float8", "double precision").replace("pg_catalog.", "").replace(f"{SCHEMA}.", "")
+    signature, language, options = re.split(r" LANGUAGE (\w+)", _DEFAULT.sub(r"\1 DEFAULT \2\3::\1", head))
+    settings = [f"{name}={value}" for name, value in _SETTING.findall(routine["head"])]
+    written = ",".join(f'"{each}"' if " " in each else each for each in settings)
+    body = sha256(routine["body"].encode()).hexdigest()
+    facts = [routine["kind"][0].lower(), routine["name"], signature, language]
+    facts += [
+        "s" if "STABLE" in options else "v",
+        "f",
+        "f",
+        *([f"{{{written}}}"] if settings else []),
+        "0",
+        body,
+    ]
+    return " ".join(facts)
 
 
 def body_of(name: str) -> str:
@@ -95,7 +121,7 @@ def _names() -> str:
 def fault_of(connection: Connection) -> str | None:
     """Describe the fault of the installed functions and the command that repairs it; None if they are intact."""
     found = connection.exec_driver_sql(
-        query("installed_functions"), execution_options={"no_parameters": True}
+        query("installed_functions", facts=FACTS), execution_options={"no_parameters": True}
     ).first()
     installed, listed = (None, None) if found is None else tuple(found)
     if installed is None:

@@ -5,9 +5,7 @@
 SELECT
     (SELECT pg_catalog.substring(p.prosrc, '[0-9]+')::integer FROM pg_catalog.pg_proc p
       WHERE p.pronamespace = n.oid AND p.proname = 'runtime'),
-    (SELECT pg_catalog.string_agg(pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
-              pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')),
-              E'\n' ORDER BY p.proname COLLATE "C", p.prosrc COLLATE "C")
+    (SELECT pg_catalog.string_agg(<<facts>>, E'\n')
        FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid)
   FROM pg_catalog.pg_namespace n WHERE n.nspname = 'pipestate'
 

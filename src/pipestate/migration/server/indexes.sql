@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION pipestate.index_state(
   the_index text, the_table text, the_definition text, is_unique boolean, the_needs text[], the_types text[],
   OUT own regclass, OUT own_is_valid boolean, OUT own_is_other boolean, OUT spare_name text, OUT spare regclass,
-  OUT spare_is_valid boolean, OUT is_wanted boolean, OUT is_partitioned boolean, OUT wanted text, OUT actual text)
+  OUT spare_is_valid boolean, OUT is_wanted boolean, OUT is_partitioned boolean, OUT wanted text, OUT actual text) RETURNS record
 LANGUAGE plpgsql AS $$
 DECLARE
   relation oid := pg_catalog.to_regclass(the_table)::oid;

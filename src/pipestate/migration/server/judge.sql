@@ -31,7 +31,7 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Find the type below domains; of an array, that of its elements.
-CREATE OR REPLACE FUNCTION pipestate.base_type(type bigint, modifier integer, domains jsonb, OUT base oid, OUT modified integer)
+CREATE OR REPLACE FUNCTION pipestate.base_type(type bigint, modifier integer, domains jsonb, OUT base oid, OUT modified integer) RETURNS record
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   WHILE domains ? type::text LOOP
