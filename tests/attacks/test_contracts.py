@@ -242,6 +242,32 @@ def test_row_security_that_is_forced_stays_as_it_is(contract: Project, make_role
     assert contract.database.rows(flags) == [(True, True)]
 
 
+def test_a_contract_evaluates_its_phase_after_what_its_revision_prepares(contract: Project) -> None:
+    """An index takes an hour; meanwhile the approval, which no locked table holds, is withdrawn."""
+    takes_old(contract, "text", "'a'", "'b'")
+    contract.database.run("CREATE TABLE approvals (what text)", "INSERT INTO approvals VALUES ('yes')")
+    contract.add_check("SELECT count(*) AS n FROM approvals", "n = 1", check="approved")
+    contract.use_environment("per_migration")
+    prepared = (
+        "\n\ndef upgrade():\n    from alembic import op\n\n    with op.get_context().autocommit_block():\n"
+        '        op.execute("CREATE INDEX CONCURRENTLY prepared ON orders (name)")\n'
+        '        op.execute("DELETE FROM approvals")\n    contract.upgrade()\n'
+    )
+    contract.write(CONTRACT, contract.read(CONTRACT) + prepared)
+    before = contents(contract.database)
+    up = contract.alembic("upgrade", "head")
+    assert "the gate orders/ready is closed" in up.stderr
+    assert contents(contract.database) == before
+    assert contract.database.value("SELECT to_regclass('prepared') IS NOT NULL")
+    contract.database.run("INSERT INTO approvals VALUES ('yes')")
+    contract.edit(
+        CONTRACT,
+        ("DELETE FROM approvals", "SELECT 1"),
+        ("CONCURRENTLY prepared", "CONCURRENTLY IF NOT EXISTS prepared"),
+    )
+    assert contract.alembic("upgrade", "head").returncode == 0
+
+
 @pytest.mark.parametrize("what", ["schema", "function"])
 def test_an_archive_that_belongs_to_another_role_is_refused(
     contract: Project, make_role: MakeRole, what: str
@@ -254,12 +280,15 @@ def test_an_archive_that_belongs_to_another_role_is_refused(
         if what == "schema"
         else f"ALTER ROUTINE pipestate.columns_fault OWNER TO {other.url.username}"
     )
+    before = contents(contract.database)
     up = contract.alembic("upgrade", "head")
     assert up.returncode != 0
     assert f"belongs to {other.url.username}" in up.stderr
+    assert f"belongs to {other.url.username}" in feed(contract.database, contract.script("a1:b2"))
     purge = contract.pipestate("purge", "--older-than", "0m", "--yes")
     assert purge.returncode != 0
     assert f"belongs to {other.url.username}" in purge.stderr
+    assert contents(contract.database) == before
     contract.database.run(f"REASSIGN OWNED BY {other.url.username} TO postgres")
 
 

@@ -95,6 +95,36 @@ def test_it_is_refused_and_undone(form: str, world: Database, tmp_path: Path) ->
         assert project.version() == "a0", (environment, driver, said)
 
 
+@pytest.mark.parametrize("kind", ["server", "file"])
+@pytest.mark.parametrize(("environment", "drivers"), ENVIRONMENTS.items())
+def test_a_refusal_is_undone_whatever_env_py_does_with_it(
+    environment: str,
+    drivers: tuple[str, ...],
+    kind: str,
+    postgres: Postgres,
+    sqlite: Sqlite,
+    tmp_path: Path,
+) -> None:
+    """It logs the error and commits, lends its connection and goes on, or commits each statement."""
+    forms = destructive if kind == "server" else destructive_sqlite
+    database = (
+        postgres.copy_of("destroyed", lambda fresh: fresh.run(*forms.SETUP))
+        if kind == "server"
+        else sqlite.create()
+    )
+    if kind == "file":
+        database.run(*forms.SETUP)
+    before = forms.everything(database)
+    project = started(database, tmp_path)
+    project.write("b1", "op.add_column('orders', sa.Column('more', sa.Integer()))\nop.drop_table('items')")
+    for driver in drivers if kind == "server" else ["aiosqlite" if environment == "asynchronous" else None]:
+        project.use(environment, driver)
+        said = said_by(project)
+        assert "revision b1 loses the table items" in str(said), driver
+        assert (forms.everything(database), project.version()) == (before, "a0"), driver
+    (postgres if kind == "server" else sqlite).drop(database)
+
+
 @pytest.mark.parametrize("form", harmless.HARMLESS)
 def test_what_loses_nothing_is_not_refused(form: str, postgres: Postgres, tmp_path: Path) -> None:
     body = harmless.HARMLESS[form]
