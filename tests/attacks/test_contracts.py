@@ -268,18 +268,56 @@ def test_a_contract_evaluates_its_phase_after_what_its_revision_prepares(contrac
     assert contract.alembic("upgrade", "head").returncode == 0
 
 
-@pytest.mark.parametrize("what", ["schema", "function"])
+def test_a_reader_of_the_archive_changes_no_archived_value(contract: Project, make_role: MakeRole) -> None:
+    """Rights to read do not become rights to write through a function or trigger of the archive."""
+    takes_old(contract, "text", "'a'", "'b'")
+    contract.database.run("CREATE TABLE order_log (id int PRIMARY KEY)", "INSERT INTO order_log VALUES (1)")
+    contract.edit(CONTRACT, ("TABLES = []", 'TABLES = ["order_log"]'))
+    before = contents(contract.database)
+    assert contract.alembic("upgrade", "head").returncode == 0
+    role = make_role(contract.database)
+    name = role.url.username
+    contract.database.run(
+        f"GRANT USAGE ON SCHEMA pipestate, pipestate_archive, public TO {name}",
+        f"GRANT SELECT ON ALL TABLES IN SCHEMA pipestate, pipestate_archive, public TO {name}",
+    )
+    ((moved,),) = contract.database.rows(
+        "SELECT c.oid::regclass FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace = 'pipestate_archive'::regnamespace"
+    )
+    for statement in (
+        f"DELETE FROM {moved}",
+        "UPDATE orders SET _pipestate_1_0 = NULL",
+        "UPDATE pipestate.soft_drop SET state = 'purged'",
+        "CALL pipestate.purge(1)",
+        "CALL pipestate.fill(false)",
+    ):
+        with pytest.raises(DBAPIError, match="permission denied"):
+            role.run(statement)
+    assert (
+        contract.database.value(
+            "SELECT count(*) FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid WHERE NOT t.tgisinternal"
+        )
+        == 0
+    )
+    down = contract.alembic("downgrade", "a1")
+    assert down.returncode == 0, down.stderr
+    assert contents(contract.database) == before
+    assert contract.database.rows("SELECT id FROM order_log") == [(1,)]
+
+
+@pytest.mark.parametrize("what", ["schema", "function", "table"])
 def test_an_archive_that_belongs_to_another_role_is_refused(
     contract: Project, make_role: MakeRole, what: str
 ) -> None:
     """Its owner could drop it after the contract, or have code run by whoever restores."""
     takes_old(contract, "text", "'a'")
     other = make_role(contract.database)
-    contract.database.run(
-        f"ALTER SCHEMA pipestate_archive OWNER TO {other.url.username}"
-        if what == "schema"
-        else f"ALTER ROUTINE pipestate.columns_fault OWNER TO {other.url.username}"
-    )
+    named = {
+        "schema": "SCHEMA pipestate_archive",
+        "function": "ROUTINE pipestate.columns_fault",
+        "table": "TABLE pipestate.soft_drop",
+    }
+    contract.database.run(f"ALTER {named[what]} OWNER TO {other.url.username}")
     before = contents(contract.database)
     up = contract.alembic("upgrade", "head")
     assert up.returncode != 0

@@ -8,7 +8,7 @@ import pytest
 
 from attacks import attacked
 from attacks.orders import AT_B2, AT_D4, CONTRACT, PAGE, State, approve, assert_refused, state_of
-from attacks.project import Project
+from attacks.project import PROJECTS, Project
 from attacks.psql import feed
 from attacks.sessions import uncommitted, wait_until, waits_for_lock, while_committing
 from attacks.worlds import TABLES
@@ -271,8 +271,17 @@ def empty_before_gate(project: Project, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", EMPTYING)
-def test_a_table_that_the_revision_has_emptied_is_not_empty(gated: Project, how: str) -> None:
+@pytest.mark.parametrize("environment", ["stock", "guarded", "asynchronous"])
+def test_a_table_that_the_revision_has_emptied_is_not_empty(
+    gated: Project, how: str, environment: str
+) -> None:
     empty_before_gate(gated, how)
+    if environment == "asynchronous":
+        text = (PROJECTS / "shop_environments" / "asynchronous.py").read_text(encoding="utf-8")
+        gated.write("migrations/env.py", text)
+        gated.edit("alembic.ini", ("postgresql+psycopg2://", "postgresql+asyncpg://"))
+    elif environment != "stock":
+        gated.use_environment(environment)
     assert_refused(gated.alembic("upgrade", "head"), gated.database, "is closed")
 
 

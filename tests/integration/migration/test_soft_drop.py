@@ -409,6 +409,11 @@ NAMESAKES = {
         "ALTER TABLE t ADD CONSTRAINT c CHECK (note <> '')",
         "check c of public.t was not restored: another one of that name",
     ),
+    "a foreign key": (
+        "ALTER TABLE t ADD CONSTRAINT c FOREIGN KEY (x) REFERENCES p",
+        "ALTER TABLE t ADD CONSTRAINT c FOREIGN KEY (note) REFERENCES p",
+        "foreign key c of public.t was not restored: another one of that name",
+    ),
     "statistics": (
         "CREATE STATISTICS st ON x, note FROM t",
         "CREATE STATISTICS st ON id, note FROM t",
@@ -422,7 +427,8 @@ def test_something_of_the_same_name_made_since_is_said(
     pg: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     before, since, said = NAMESAKES[kind]
-    project = contracted(tmp_path, pg, *TABLE, before)
+    parent = "CREATE TABLE p AS SELECT x FROM t UNION SELECT note FROM t WHERE note IS NOT NULL"
+    project = contracted(tmp_path, pg, *TABLE, parent, "ALTER TABLE p ADD PRIMARY KEY (x)", before)
     pg.run(since)
     project.downgrade()
     assert said in caplog.text
