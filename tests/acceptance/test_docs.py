@@ -349,6 +349,16 @@ def test_every_test_that_the_security_page_names_exists() -> None:
     assert set(named) - known == set()
 
 
+def test_every_test_that_a_number_of_the_attack_rounds_names_exists() -> None:
+    page = (ROOT / "tests" / "attacks" / "NUMBERS.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \|.*\|$", page, re.MULTILINE)
+    assert sorted(map(int, rows)) == [*range(1, 31), *range(79, 88)]
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", page)
+    assert page.count("::") == len(named) > 140
+    defined = {path: (ROOT / path).read_text(encoding="utf-8") for path, _ in named}
+    assert [name for path, name in named if f"\ndef {name}(" not in defined[path]] == []
+
+
 def test_the_picture_of_the_tree_has_every_package_in_the_order_of_the_borders() -> None:
     drawn = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("```\nsrc/pipestate/\n")[2]
     lines = [re.findall(r"(\w+)/ ", line) for line in drawn.partition("```")[0].splitlines()]
