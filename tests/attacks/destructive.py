@@ -32,6 +32,18 @@ SETUP = (
     "INSERT INTO cache VALUES (1, 'x')",
     "CREATE TABLE hosts (address inet, flags bit(8), fee money, said text)",
     "INSERT INTO hosts VALUES ('10.0.0.7/24', B'10101010', 1.23, '1.9 seconds')",
+    # Values of row types that only other types hold.
+    "CREATE TYPE inner_pair AS (a text, b text)",
+    "CREATE TYPE pair_in_array AS (a text, b text)",
+    "CREATE TYPE pair_in_domain AS (a text, b text)",
+    "CREATE TYPE pair_in_range AS (a integer, b integer)",
+    "CREATE TYPE outer_pair AS (pair inner_pair, n integer)",
+    "CREATE DOMAIN checked_pair AS pair_in_domain",
+    "CREATE TYPE pair_range AS RANGE (subtype = pair_in_range)",
+    "CREATE TABLE kinds (id integer, word text)",
+    "CREATE TABLE audit (id integer, was kinds, outer_one outer_pair, listed pair_in_array[], checked checked_pair, span pair_range)",
+    """INSERT INTO audit VALUES (1, ROW(1, 'a'), ROW(ROW('a', 'b'), 1), ARRAY[ROW('a', 'b')::pair_in_array], ROW('a', 'b'),
+       pair_range(ROW(1, 2)::pair_in_range, ROW(3, 4)::pair_in_range))""",
     "CREATE VIEW order_notes AS SELECT id, note FROM orders",
     "CREATE FUNCTION drop_items() RETURNS void LANGUAGE plpgsql AS 'BEGIN DROP TABLE items; END'",
     "CREATE FUNCTION empty_items() RETURNS void LANGUAGE plpgsql AS 'BEGIN TRUNCATE items; INSERT INTO items VALUES (9, 1); END'",
@@ -53,6 +65,7 @@ ROWS = (
     "derived",
     "cache",
     "hosts",
+    "audit",
 )
 
 
@@ -92,6 +105,11 @@ FORMS = {
     "drop type": sql("DROP TYPE mood CASCADE"),
     "drop domain": sql("DROP DOMAIN price CASCADE"),
     "drop attribute": sql("ALTER TYPE place DROP ATTRIBUTE town"),
+    "drop an attribute within another type": sql("ALTER TYPE inner_pair DROP ATTRIBUTE b"),
+    "drop an attribute within an array": sql("ALTER TYPE pair_in_array DROP ATTRIBUTE b"),
+    "drop an attribute below a domain": sql("ALTER TYPE pair_in_domain DROP ATTRIBUTE b"),
+    "drop an attribute within a range": sql("ALTER TYPE pair_in_range DROP ATTRIBUTE b"),
+    "drop a column of rows that another table keeps": "op.drop_column('kinds', 'word')",
     "drop composite": sql("DROP TYPE place CASCADE"),
     "truncate": sql("TRUNCATE items"),
     "truncate cascade": sql("TRUNCATE orders CASCADE"),

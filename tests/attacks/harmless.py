@@ -45,6 +45,9 @@ HARMLESS = {
         "ALTER TABLE orders DROP COLUMN big",
         "ALTER TABLE orders RENAME new TO big",
     ),
+    "an attribute of a type that no row has": sql(
+        "ALTER TABLE places ALTER home TYPE text USING home::text", "ALTER TYPE place DROP ATTRIBUTE town"
+    ),
     "renamed table": "op.rename_table('items', 'things')",
     "renamed column": "op.alter_column('orders', 'code', new_column_name='label')",
     "swapped columns": sql(

@@ -155,6 +155,25 @@ def test_a_psql_that_goes_on_judges_the_next_revision_too(
 
 
 @GOING_ON
+@pytest.mark.parametrize("mode", MODES)
+def test_a_session_of_a_replica_loses_nothing_either(
+    mode: str, options: tuple[str, ...], rc: str, project: Guarded, tmp_path: Path
+) -> None:
+    """Its deferred keys are not checked, so the COMMIT of a revision that was refused would succeed."""
+    project.use(mode)
+    project.write("b1", "op.drop_table('items')")
+    script = "".join(line for line in project.script().splitlines(keepends=True) if not line.startswith("\\"))
+    project.database.run(
+        f"ALTER DATABASE {project.database.url.database} SET session_replication_role = replica"
+    )
+    psqlrc = tmp_path / "psqlrc"
+    psqlrc.write_text(rc)
+    said = feed(project.database, script, *options, psqlrc=psqlrc)
+    assert "SET session_replication_role = origin" in said
+    assert project.database.value("SELECT count(*) FROM items") == 1993
+
+
+@GOING_ON
 @pytest.mark.parametrize("has_ledger", [True], scope="module")
 def test_a_psql_that_goes_on_without_the_ledger_loses_nothing(
     options: tuple[str, ...], rc: str, project: Guarded, tmp_path: Path

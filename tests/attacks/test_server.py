@@ -49,8 +49,8 @@ ALTERED = {
         "'kind text, value text'); END $do$",
     ),
     "a result": (
-        "DO $do$ DECLARE found text := pg_get_functiondef('pipestate.others'::regproc); BEGIN "
-        "DROP FUNCTION pipestate.others(); EXECUTE replace(found, 'RETURNS jsonb', 'RETURNS SETOF jsonb'); END $do$",
+        "DO $do$ DECLARE found text := pg_get_functiondef('pipestate.safe_path'::regproc); BEGIN "
+        "DROP FUNCTION pipestate.safe_path(name[]); EXECUTE replace(found, 'RETURNS text', 'RETURNS SETOF text'); END $do$",
     ),
     "a snapshot from before the lock": ("ALTER FUNCTION pipestate.has_rows(regclass, text) STABLE",),
     "no answer for NULL": ("ALTER FUNCTION pipestate.require_gate(text, regclass[]) STRICT",),

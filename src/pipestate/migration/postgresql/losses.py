@@ -257,17 +257,22 @@ class _Comparison:
         return list(dict.fromkeys(found))
 
     def holds_rows(self, table: ComparedTable) -> bool:
-        """Say whether a table may have held rows before.
-
-        A composite type counts if such a table uses it.
-        """
-        if table.kind == "c":
-            users = (each for each in self.before.tables.values() if each.kind != "c")
-            return any(
-                column.type[0] == table.rowtype and self.holds_rows(user)
-                for user in users
-                for column in user.columns.values()
+        """Say whether a table may have held rows before, or another table values of its row type."""
+        kept = [table]
+        if not self._held(table):
+            query = (
+                f"SELECT ({body_of('kept_in')}) FROM (SELECT {table.rowtype}::pg_catalog.oid AS type) AS t"
             )
+            ((found,),) = ask_driver(self.connection, query)
+            created = self.memory.created
+            kept = [
+                self.before.tables[oid]
+                for oid in found or ()
+                if oid in self.before.tables and oid not in created
+            ]
+        return any(map(self._held, kept))
+
+    def _held(self, table: ComparedTable) -> bool:
         return any(leaf.oid in self.memory.held for leaf in self.before.leaves(table))
 
     def _of_dropped(self, old: ComparedTable) -> Iterator[Loss]:

@@ -60,6 +60,20 @@ BEGIN
   RETURN EXISTS (SELECT FROM pipestate.leaves_before(root) l JOIN pg_temp.pipestate_memory m ON m.oid = l.oid AND m.what = 'held');
 END $$;
 
+-- List the tables that hold values of a row type, also inside arrays, domains, ranges and other row types.
+CREATE OR REPLACE FUNCTION pipestate.kept_in(type oid) RETURNS bigint[]
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  WITH RECURSIVE holder (held, relation) AS (
+    SELECT type, 0::pg_catalog.oid
+    UNION
+    SELECT coalesce(c.reltype, d.objid), coalesce(c.oid, 0::pg_catalog.oid)
+      FROM holder h JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.refobjid = h.held
+      LEFT JOIN pg_catalog.pg_class c ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND c.oid = d.objid
+     WHERE c.oid IS NOT NULL OR d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass
+  )
+  SELECT pg_catalog.array_agg(h.relation::bigint) FROM holder h WHERE h.relation <> 0::pg_catalog.oid
+$$;
+
 -- Count the rows of a table that a condition chooses, and stop at `most`.
 CREATE OR REPLACE FUNCTION pipestate.count_rows(schema text, name text, condition text, most bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -94,10 +108,9 @@ BEGIN
   FOR old IN SELECT b.* FROM pg_temp.pipestate_before b LEFT JOIN pg_temp.pipestate_after a ON a.oid = b.oid
       WHERE b.kind IN ('r', 'p', 'c') AND (a.oid IS NULL OR a.columns <> b.columns OR a.filenode <> b.filenode)
         AND NOT EXISTS (SELECT FROM pg_temp.pipestate_memory m WHERE m.what = 'created' AND m.oid = b.oid AND m.number = 0)
-        AND CASE b.kind WHEN 'c' THEN EXISTS (
-              SELECT FROM pg_temp.pipestate_before u, pipestate.listed_columns(u.columns) c
-               WHERE u.kind <> 'c' AND c.type = b.rowtype AND pipestate.held_before(u.oid))
-            ELSE pipestate.held_before(b.oid) END LOOP
+        AND (pipestate.held_before(b.oid) OR EXISTS (
+              SELECT FROM unnest(pipestate.kept_in(b.rowtype::oid)) AS u (oid) WHERE pipestate.held_before(u.oid)
+                AND NOT EXISTS (SELECT FROM pg_temp.pipestate_memory m WHERE m.what = 'created' AND m.oid = u.oid AND m.number = 0))) LOOP
     known := CASE old.schema WHEN 'public' THEN '' ELSE old.schema || '.' END || old.name;
     rows := (SELECT nullif(sum(l.rows) FILTER (WHERE l.rows > 0), 0)::bigint FROM pipestate.leaves_before(old.oid) l);
     detail := NULL;
