@@ -24,7 +24,7 @@ BEGIN;
 
 -- Running downgrade 0001 -> 
 
-CREATE OR REPLACE FUNCTION pg_temp.pipestate_catalogue() RETURNS TABLE (oid bigint, kind text, schema text, name text,
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_catalogue(schemas text[] DEFAULT NULL) RETURNS TABLE (oid bigint, kind text, schema text, name text,
   filenode bigint, rows float8, bytes bigint, parent bigint, extension bigint, rowtype bigint, columns text)
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 SELECT c.oid::bigint AS oid,
@@ -42,7 +42,7 @@ SELECT c.oid::bigint AS oid,
        c.reltype::bigint AS rowtype,
        coalesce(a.columns, '') AS columns
 FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND (schemas IS NULL OR n.nspname::text = ANY (schemas))
 LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
 LEFT JOIN pg_catalog.pg_depend e
   ON e.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND e.deptype = 'e'
@@ -52,16 +52,12 @@ LEFT JOIN (
   WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_catalog.pg_backend_pid()
     AND database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
 ) l ON l.relation = c.oid
-LEFT JOIN (
-  SELECT attrelid,
-         pg_catalog.string_agg(
-           attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
+CROSS JOIN LATERAL (
+  SELECT pg_catalog.string_agg(attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
            || pg_catalog.translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
   FROM pg_catalog.pg_attribute
-  WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
-    AND attrelid IN (SELECT oid FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'c') AND oid >= 16384)
-  GROUP BY attrelid
-) a ON a.attrelid = c.oid
+  WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+) a
 WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
 UNION ALL
@@ -412,7 +408,7 @@ BEGIN
     WHERE n.nspname IN ('pipestate', 'pipestate_archive');
   IF ledger.stranger IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', ledger.stranger, current_user);
-  ELSIF ledger.functions IS DISTINCT FROM 'd879c5b8d7f57538a4314af576d6b222921e4e0514ef4d480c8e4a3c6f4d03aa' THEN
+  ELSIF ledger.functions IS DISTINCT FROM '032d74c71fbb5bd58125291a3a80ca4cd6fc8f1885f200fd72ad5180079ebda2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
