@@ -42,7 +42,7 @@ SELECT c.oid::bigint AS oid,
        c.reltype::bigint AS rowtype,
        coalesce(a.columns, '') AS columns
 FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND (schemas IS NULL OR n.nspname::text = ANY (schemas))
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
 LEFT JOIN pg_catalog.pg_depend e
   ON e.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND e.deptype = 'e'
@@ -60,6 +60,9 @@ CROSS JOIN LATERAL (
 ) a
 WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+  AND (schemas IS NULL OR n.nspname::text = ANY (schemas) OR c.oid IN (
+    SELECT h.inhrelid FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
+    JOIN pg_catalog.pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
 UNION ALL
 SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
@@ -408,7 +411,7 @@ BEGIN
     WHERE n.nspname IN ('pipestate', 'pipestate_archive');
   IF ledger.stranger IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', ledger.stranger, current_user);
-  ELSIF ledger.functions IS DISTINCT FROM '032d74c71fbb5bd58125291a3a80ca4cd6fc8f1885f200fd72ad5180079ebda2' THEN
+  ELSIF ledger.functions IS DISTINCT FROM 'f2c482a5e774eb15698e994b5981ff5418466b0d7f0b186229972d83511b858b' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);

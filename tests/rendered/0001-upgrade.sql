@@ -47,7 +47,7 @@ SELECT c.oid::bigint AS oid,
        c.reltype::bigint AS rowtype,
        coalesce(a.columns, '') AS columns
 FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND (schemas IS NULL OR n.nspname::text = ANY (schemas))
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
 LEFT JOIN pg_catalog.pg_depend e
   ON e.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND e.deptype = 'e'
@@ -65,6 +65,9 @@ CROSS JOIN LATERAL (
 ) a
 WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+  AND (schemas IS NULL OR n.nspname::text = ANY (schemas) OR c.oid IN (
+    SELECT h.inhrelid FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
+    JOIN pg_catalog.pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
 UNION ALL
 SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
@@ -571,7 +574,7 @@ SELECT c.oid::bigint AS oid,
        c.reltype::bigint AS rowtype,
        coalesce(a.columns, '') AS columns
 FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND (schemas IS NULL OR n.nspname::text = ANY (schemas))
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
 LEFT JOIN pg_catalog.pg_depend e
   ON e.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND e.deptype = 'e'
@@ -589,6 +592,9 @@ CROSS JOIN LATERAL (
 ) a
 WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+  AND (schemas IS NULL OR n.nspname::text = ANY (schemas) OR c.oid IN (
+    SELECT h.inhrelid FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
+    JOIN pg_catalog.pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
 UNION ALL
 SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
@@ -1290,18 +1296,22 @@ CREATE OR REPLACE FUNCTION pipestate.others(of_tenant jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   schemas text[] := CASE jsonb_typeof(of_tenant) WHEN 'array' THEN ARRAY(SELECT jsonb_array_elements_text(of_tenant)) END;
-  own CONSTANT text[] := '{pg_catalog,information_schema,pg_toast,pipestate,pipestate_archive}';
+  ours CONSTANT text[] := '{pipestate,pipestate_archive}';
   locked bigint[] := ARRAY(SELECT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
                               AND l.mode = 'AccessExclusiveLock' AND l.relation IS NOT NULL);
 BEGIN
-  RETURN (SELECT coalesce(jsonb_object_agg(c.oid, jsonb_build_object('name', concat(nullif(concat(nullif(c.schema, 'public'), '.'), '.'), c.name),
-                   'filenode', c.filenode, 'columns', c.columns)), '{}')
-            FROM pipestate.catalogue(schemas) c
-           WHERE c.kind = 'r' AND c.bytes <> 0 AND c.schema <> ALL (own) AND c.oid <> ALL (locked))
-    || (SELECT coalesce(jsonb_object_agg(c.oid, jsonb_build_object('name', concat(n.nspname, '.', c.relname))), '{}')
-          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-         WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND n.nspname::text <> ALL (own || schemas) AND c.oid::bigint <> ALL (locked)
-           AND schemas IS NOT NULL);
+  RETURN (
+    WITH own AS MATERIALIZED (SELECT * FROM pipestate.catalogue(schemas))
+    SELECT coalesce(jsonb_object_agg(t.oid, t.entry), '{}') FROM (
+      SELECT c.oid, jsonb_build_object('name', concat(nullif(concat(nullif(c.schema, 'public'), '.'), '.'), c.name),
+               'filenode', c.filenode, 'columns', c.columns)
+        FROM own c WHERE c.kind = 'r' AND c.bytes <> 0 AND c.schema <> ALL (ours)
+      UNION ALL
+      SELECT c.oid::bigint, jsonb_build_object('name', concat(n.nspname, '.', c.relname))
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+       WHERE schemas IS NOT NULL AND c.relkind = 'r' AND c.relpersistence <> 't' AND c.oid >= 16384
+         AND n.nspname::text <> ALL (ours) AND c.oid::bigint NOT IN (SELECT o.oid FROM own o)
+    ) AS t (oid, entry) WHERE t.oid <> ALL (locked));
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_others(
   revision text, path text DEFAULT pg_catalog.current_setting('search_path'))

@@ -42,7 +42,7 @@ SELECT c.oid::bigint AS oid,
        c.reltype::bigint AS rowtype,
        coalesce(a.columns, '') AS columns
 FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND (schemas IS NULL OR n.nspname::text = ANY (schemas))
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
 LEFT JOIN pg_catalog.pg_depend e
   ON e.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND e.deptype = 'e'
@@ -60,6 +60,9 @@ CROSS JOIN LATERAL (
 ) a
 WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+  AND (schemas IS NULL OR n.nspname::text = ANY (schemas) OR c.oid IN (
+    SELECT h.inhrelid FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
+    JOIN pg_catalog.pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
 UNION ALL
 SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace

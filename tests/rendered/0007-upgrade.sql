@@ -88,7 +88,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()';
   ELSIF NOT ledger.may_use THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.replace('this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}', '{role}', pg_catalog.quote_ident(current_user::text));
-  ELSIF ledger.functions IS DISTINCT FROM '032d74c71fbb5bd58125291a3a80ca4cd6fc8f1885f200fd72ad5180079ebda2' THEN
+  ELSIF ledger.functions IS DISTINCT FROM 'f2c482a5e774eb15698e994b5981ff5418466b0d7f0b186229972d83511b858b' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);

@@ -325,3 +325,24 @@ def test_a_revision_that_changes_another_tenants_table_is_refused(
     assert "t_two.order_log" in str(answers["t_one"].error)
     assert at(crm, "t_one") == ("b2" if behind_gate else "c3")
     assert crm.rows("SELECT id, line FROM t_two.order_log") == [(1, "x")]
+
+
+def test_partitions_in_another_schema_belong_to_the_tenant(shop: Project, crm: Database) -> None:
+    add(crm, "t_one", "parts")
+    upgraded(shop, [line(crm)], "c3")
+    crm.run(
+        "CREATE TABLE t_one.events (id integer, note text) PARTITION BY LIST (id)",
+        "CREATE TABLE parts.events_1 PARTITION OF t_one.events FOR VALUES IN (1)",
+        "INSERT INTO t_one.events VALUES (1, 'kept')",
+    )
+    file = shop.scripts / "versions" / "d4_receipts.py"
+    add_column = 'op.execute("ALTER TABLE events ADD COLUMN more text")\n    op.execute("CREATE'
+    drop_column = 'op.execute("ALTER TABLE events DROP COLUMN note")\n    op.execute("CREATE'
+    text = file.read_text()
+    file.write_text(text.replace('op.execute("CREATE', drop_column, 1))
+    _, answers = upgraded(shop, [line(crm)])
+    assert "loses the column t_one.events.note" in str(answers["t_one"].error)
+    file.write_text(text.replace('op.execute("CREATE', add_column, 1))
+    _, answers = upgraded(shop, [line(crm)])
+    assert (answers["t_one"].error, at(crm, "t_one")) == (None, "d4")
+    assert crm.rows("SELECT id, note, more FROM parts.events_1") == [(1, "kept", None)]

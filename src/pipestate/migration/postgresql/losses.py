@@ -22,10 +22,10 @@ _OF_TENANT = (
     "SELECT CASE WHEN pg_catalog.current_setting('pipestate.tenant', true) <> '' THEN "
     "pg_catalog.array_cat(pg_catalog.current_schemas(false)::text[], '{pipestate,pipestate_archive}')::text END"
 )
-_OUTSIDE = (
+_NAMES = (
     "SELECT c.oid::bigint, pg_catalog.concat(n.nspname, '.', c.relname) FROM pg_catalog.pg_class c JOIN "
     "pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p') AND c.oid >= 16384 "
-    "AND c.relpersistence <> 't' AND n.nspname::text <> ALL ({schemas}::text[])"
+    "AND c.relpersistence <> 't'"
 )
 
 
@@ -176,10 +176,11 @@ def read_catalogue(connection: Connection) -> Catalogue:
     ((schemas,),) = ask_driver(connection, _OF_TENANT)
     if schemas is None:
         return make_catalogue(ask_driver(connection, QUERY))
-    schemas = sql.literal(schemas)
-    own = QUERY.replace("NULL::text[]", f"{schemas}::text[]")
-    outside = dict(ask_driver(connection, _OUTSIDE.format(schemas=schemas)))
-    return replace(make_catalogue(ask_driver(connection, own)), outside=outside)
+    own = make_catalogue(
+        ask_driver(connection, QUERY.replace("NULL::text[]", f"{sql.literal(schemas)}::text[]"))
+    )
+    outside = {oid: name for oid, name in ask_driver(connection, _NAMES) if oid not in own.tables}
+    return replace(own, outside=outside)
 
 
 def compare(
