@@ -24,7 +24,7 @@ BEGIN;
 
 -- Running downgrade 0001 -> 
 
-CREATE OR REPLACE FUNCTION pg_temp.pipestate_catalogue() RETURNS TABLE (oid bigint, kind text, schema text, name text,
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_catalogue(schemas text[] DEFAULT NULL) RETURNS TABLE (oid bigint, kind text, schema text, name text,
   filenode bigint, rows float8, bytes bigint, parent bigint, extension bigint, rowtype bigint, columns text)
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 SELECT c.oid::bigint AS oid,
@@ -52,18 +52,17 @@ LEFT JOIN (
   WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_catalog.pg_backend_pid()
     AND database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
 ) l ON l.relation = c.oid
-LEFT JOIN (
-  SELECT attrelid,
-         pg_catalog.string_agg(
-           attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
+CROSS JOIN LATERAL (
+  SELECT pg_catalog.string_agg(attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
            || pg_catalog.translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
   FROM pg_catalog.pg_attribute
-  WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
-    AND attrelid IN (SELECT oid FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'c') AND oid >= 16384)
-  GROUP BY attrelid
-) a ON a.attrelid = c.oid
+  WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+) a
 WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+  AND (schemas IS NULL OR n.nspname::text = ANY (schemas) OR c.oid IN (
+    SELECT h.inhrelid FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
+    JOIN pg_catalog.pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
 UNION ALL
 SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
@@ -436,7 +435,7 @@ BEGIN
     WHERE n.nspname IN ('pipestate', 'pipestate_archive');
   IF ledger.stranger IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', ledger.stranger, current_user);
-  ELSIF ledger.functions IS DISTINCT FROM '1638203b53e8d7434b3bf93be79376a95312a634feb910ca448595e1c4ffbba2' THEN
+  ELSIF ledger.functions IS DISTINCT FROM '4370390ff48afedfcbd5527eb45fcbf983df62cafce617f430653f3623d881ee' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);

@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS pipestate_alembic_version (
 
 -- Running upgrade  -> 0001
 
-CREATE OR REPLACE FUNCTION pg_temp.pipestate_catalogue() RETURNS TABLE (oid bigint, kind text, schema text, name text,
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_catalogue(schemas text[] DEFAULT NULL) RETURNS TABLE (oid bigint, kind text, schema text, name text,
   filenode bigint, rows float8, bytes bigint, parent bigint, extension bigint, rowtype bigint, columns text)
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 SELECT c.oid::bigint AS oid,
@@ -57,18 +57,17 @@ LEFT JOIN (
   WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_catalog.pg_backend_pid()
     AND database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
 ) l ON l.relation = c.oid
-LEFT JOIN (
-  SELECT attrelid,
-         pg_catalog.string_agg(
-           attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
+CROSS JOIN LATERAL (
+  SELECT pg_catalog.string_agg(attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
            || pg_catalog.translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
   FROM pg_catalog.pg_attribute
-  WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
-    AND attrelid IN (SELECT oid FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'c') AND oid >= 16384)
-  GROUP BY attrelid
-) a ON a.attrelid = c.oid
+  WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+) a
 WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+  AND (schemas IS NULL OR n.nspname::text = ANY (schemas) OR c.oid IN (
+    SELECT h.inhrelid FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
+    JOIN pg_catalog.pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
 UNION ALL
 SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
@@ -574,7 +573,7 @@ BEGIN
     last_key := next_key;
   END LOOP;
 END $$;
-CREATE OR REPLACE FUNCTION pipestate.catalogue() RETURNS TABLE (oid bigint, kind text, schema text, name text,
+CREATE OR REPLACE FUNCTION pipestate.catalogue(schemas text[] DEFAULT NULL) RETURNS TABLE (oid bigint, kind text, schema text, name text,
   filenode bigint, rows float8, bytes bigint, parent bigint, extension bigint, rowtype bigint, columns text)
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 SELECT c.oid::bigint AS oid,
@@ -602,18 +601,17 @@ LEFT JOIN (
   WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_catalog.pg_backend_pid()
     AND database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
 ) l ON l.relation = c.oid
-LEFT JOIN (
-  SELECT attrelid,
-         pg_catalog.string_agg(
-           attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
+CROSS JOIN LATERAL (
+  SELECT pg_catalog.string_agg(attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
            || pg_catalog.translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
   FROM pg_catalog.pg_attribute
-  WHERE attnum > 0 AND NOT attisdropped AND attgenerated = ''
-    AND attrelid IN (SELECT oid FROM pg_catalog.pg_class WHERE relkind IN ('r', 'p', 'c') AND oid >= 16384)
-  GROUP BY attrelid
-) a ON a.attrelid = c.oid
+  WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+) a
 WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+  AND (schemas IS NULL OR n.nspname::text = ANY (schemas) OR c.oid IN (
+    SELECT h.inhrelid FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
+    JOIN pg_catalog.pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
 UNION ALL
 SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
 FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
@@ -1136,7 +1134,8 @@ BEGIN
     END IF;
   END LOOP;
   PERFORM set_config('pipestate.gate_state', jsonb_build_object('revision', revision, 'pass', 'first', 'runbook', runbook,
-      'phase', phase, 'tables', tables, 'relations', relations, 'path', safe_path, 'sha256', sha256, 'files', files,
+      'phase', phase, 'tables', tables, 'relations', relations, 'path', safe_path,
+      'of_tenant', CASE WHEN current_setting('pipestate.tenant', true) <> '' THEN path::text[] END, 'sha256', sha256, 'files', files,
       'actor', coalesce(actor, current_user), 'force', force, 'enforce', enforce, 'undo', undo,
       'timeout_before', current_setting('statement_timeout'), 'checks', '[]'::jsonb, 'results', '[]'::jsonb,
       'filled', EXISTS (SELECT FROM unnest(relations) AS r WHERE pipestate.has_rows(r, safe_path)))::text, true),
@@ -1179,7 +1178,7 @@ BEGIN
   END IF;
   PERFORM set_config('pipestate.gate_state', (state || '{"pass": "judged"}')::text, true),
     set_config('pipestate.others', CASE WHEN (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL
-      THEN pipestate.others()::text ELSE '{}' END, true);
+      THEN pipestate.others(state -> 'of_tenant')::text ELSE '{}' END, true);
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.evaluate_again(revision text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1229,7 +1228,7 @@ BEGIN
                SELECT l.relation FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.mode = 'AccessExclusiveLock' AND l.relation IS NOT NULL)
          AND CASE WHEN c.oid IN (SELECT l.relation FROM pg_locks l WHERE l.mode = 'AccessExclusiveLock') THEN true
                   ELSE pg_relation_size(c.oid) > 0 END) THEN
-    others := pipestate.others() || others;
+    others := pipestate.others(state -> 'of_tenant') || others;
   END IF;
   PERFORM set_config('pipestate.others', (others - ARRAY(SELECT l.relation::text FROM pg_locks l
     WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock'))::text, true);
@@ -1310,15 +1309,27 @@ BEGIN
     END IF;
   END LOOP;
 END $$;
-CREATE OR REPLACE FUNCTION pipestate.others() RETURNS jsonb
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce(jsonb_object_agg(c.oid, jsonb_build_object('name',
-           concat(nullif(concat(nullif(c.schema, 'public'), '.'), '.'), c.name), 'filenode', c.filenode, 'columns', c.columns)), '{}')
-    FROM pipestate.catalogue() c
-   WHERE c.kind = 'r' AND c.bytes <> 0 AND c.schema NOT IN ('pipestate', 'pipestate_archive')
-     AND c.oid NOT IN (SELECT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
-                          AND l.mode = 'AccessExclusiveLock' AND l.relation IS NOT NULL)
-$$;
+CREATE OR REPLACE FUNCTION pipestate.others(of_tenant jsonb) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  schemas text[] := CASE jsonb_typeof(of_tenant) WHEN 'array' THEN ARRAY(SELECT jsonb_array_elements_text(of_tenant)) END;
+  ours CONSTANT text[] := '{pipestate,pipestate_archive}';
+  locked bigint[] := ARRAY(SELECT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
+                              AND l.mode = 'AccessExclusiveLock' AND l.relation IS NOT NULL);
+BEGIN
+  RETURN (
+    WITH own AS MATERIALIZED (SELECT * FROM pipestate.catalogue(schemas))
+    SELECT coalesce(jsonb_object_agg(t.oid, t.entry), '{}') FROM (
+      SELECT c.oid, jsonb_build_object('name', concat(nullif(concat(nullif(c.schema, 'public'), '.'), '.'), c.name),
+               'filenode', c.filenode, 'columns', c.columns)
+        FROM own c WHERE c.kind = 'r' AND c.bytes <> 0 AND c.schema <> ALL (ours)
+      UNION ALL
+      SELECT c.oid::bigint, jsonb_build_object('name', concat(n.nspname, '.', c.relname))
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+       WHERE schemas IS NOT NULL AND c.relkind = 'r' AND c.relpersistence <> 't' AND c.oid >= 16384
+         AND n.nspname::text <> ALL (ours) AND c.oid::bigint NOT IN (SELECT o.oid FROM own o)
+    ) AS t (oid, entry) WHERE t.oid <> ALL (locked));
+END $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_others(
   revision text, path text DEFAULT pg_catalog.current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1332,10 +1343,11 @@ BEGIN
     AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND before ? l.relation::text);
   IF touched = '{}' THEN RETURN; END IF;
   SELECT string_agg(before -> t.number::text ->> 'name', ', ' ORDER BY before -> t.number::text ->> 'name') INTO lost
-    FROM unnest(touched) AS t (number) LEFT JOIN pipestate.catalogue() c ON c.oid = t.number
-   WHERE c.oid IS NULL OR c.bytes = 0 AND c.filenode::text <> before -> t.number::text ->> 'filenode'
+    FROM unnest(touched) AS t (number) LEFT JOIN pg_class c ON c.oid = t.number::oid
+   WHERE c.oid IS NULL OR NOT before -> t.number::text ? 'columns'
+      OR pg_relation_size(c.oid) = 0 AND c.relfilenode::text <> before -> t.number::text ->> 'filenode'
       OR EXISTS (SELECT FROM pipestate.listed_columns(before -> t.number::text ->> 'columns') o
-                  WHERE o.number NOT IN (SELECT n.number FROM pipestate.listed_columns(c.columns) n));
+                  WHERE o.number NOT IN (SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = c.oid AND NOT a.attisdropped));
   IF lost IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision %s destroys something of %s, which its gate has not locked, '
       'so its rows were not looked at: name it in gate(..., lock=[...])', revision, lost);

@@ -2,7 +2,6 @@
 end."""
 
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -35,6 +34,7 @@ from pipestate.migration.statements import (
     first_word,
     kind_of,
     may_lose,
+    say_when_long,
 )
 
 NO_BLOCK, ENDS_ITSELF = "25001", "2D000"
@@ -187,11 +187,8 @@ class GuardedStep:
         """Run a statement of this step under its rules; leave other statements to SQLAlchemy."""
         if self.is_ours or context is None or context.root_connection is not self.connection:
             return False
-        if sys.stderr.isatty():
-            from pipestate.migration.statements import run_with_bar
-
-            call = partial(run_with_bar, self.connection, statement, call)
-        self._execute(statement, call)
+        with say_when_long(statement):
+            self._execute(statement, call)
         return True
 
     def _commits(self) -> None:

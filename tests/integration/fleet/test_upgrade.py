@@ -293,3 +293,56 @@ def test_a_required_gate_is_evaluated_in_finished_schemas_too(shop: Project, crm
         fleet, answers = upgraded(shop, [line(crm)], "b2", phase="shop/ready")
         assert (fleet.exit_code, answers["t_one"].revision) == (1, "b2")
         assert "shop/ready/approved" in str(answers["t_one"].error)
+
+
+ELSEWHERE = (
+    "DROP TABLE t_two.order_log",
+    "TRUNCATE t_two.order_log",
+    "ALTER TABLE t_two.order_log DROP COLUMN line",
+    "ALTER TABLE t_two.order_log ALTER COLUMN id TYPE real",
+)
+
+
+@pytest.mark.parametrize("statement", ELSEWHERE)
+@pytest.mark.parametrize("behind_gate", [False, True])
+def test_a_revision_that_changes_another_tenants_table_is_refused(
+    shop: Project, crm: Database, statement: str, behind_gate: bool
+) -> None:
+    """A tenant reads the catalogue of its own schemas; of other tables it knows the names."""
+    add(crm, "t_one", "t_two")
+    upgraded(shop, [line(crm)], "b2")
+    crm.run(ROW.format(s="t_two"), "INSERT INTO t_one.approvals VALUES ('drop log')")
+    call = f"op.execute({statement!r})"
+    if behind_gate:
+        file = shop.scripts / "versions" / "c3_no_log.py"
+        both = f"def upgrade():\n    contract.upgrade()\n    {call}\ndowngrade = contract.downgrade"
+        text = file.read_text().replace("upgrade, downgrade = contract.upgrade, contract.downgrade", both)
+        file.write_text(f"from alembic import op\n{text}")
+    else:
+        file = shop.scripts / "versions" / "d4_receipts.py"
+        file.write_text(file.read_text().replace('op.execute("CREATE', f'{call}\n    op.execute("CREATE', 1))
+    _, answers = upgraded(shop, [line(crm)], max_failures=2)
+    assert "t_two.order_log" in str(answers["t_one"].error)
+    assert at(crm, "t_one") == ("b2" if behind_gate else "c3")
+    assert crm.rows("SELECT id, line FROM t_two.order_log") == [(1, "x")]
+
+
+def test_partitions_in_another_schema_belong_to_the_tenant(shop: Project, crm: Database) -> None:
+    add(crm, "t_one", "parts")
+    upgraded(shop, [line(crm)], "c3")
+    crm.run(
+        "CREATE TABLE t_one.events (id integer, note text) PARTITION BY LIST (id)",
+        "CREATE TABLE parts.events_1 PARTITION OF t_one.events FOR VALUES IN (1)",
+        "INSERT INTO t_one.events VALUES (1, 'kept')",
+    )
+    file = shop.scripts / "versions" / "d4_receipts.py"
+    add_column = 'op.execute("ALTER TABLE events ADD COLUMN more text")\n    op.execute("CREATE'
+    drop_column = 'op.execute("ALTER TABLE events DROP COLUMN note")\n    op.execute("CREATE'
+    text = file.read_text()
+    file.write_text(text.replace('op.execute("CREATE', drop_column, 1))
+    _, answers = upgraded(shop, [line(crm)])
+    assert "loses the column t_one.events.note" in str(answers["t_one"].error)
+    file.write_text(text.replace('op.execute("CREATE', add_column, 1))
+    _, answers = upgraded(shop, [line(crm)])
+    assert (answers["t_one"].error, at(crm, "t_one")) == (None, "d4")
+    assert crm.rows("SELECT id, note, more FROM parts.events_1") == [(1, "kept", None)]

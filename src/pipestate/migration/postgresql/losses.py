@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from secrets import token_hex
 from typing import Any
@@ -16,14 +16,23 @@ from pipestate.migration.losses import Loss, LossKind, RunMemory
 from pipestate.migration.patience import ask_driver, commits_by_itself, driver_state
 from pipestate.migration.statements import cast_by_hand
 
-QUERY = body_of("catalogue")
+QUERY = re.sub(r"\bschemas\b", "NULL::text[]", body_of("catalogue"))
+# The schemas of a tenant, with the ledger's; NULL without a tenant. Of other tables the name is enough.
+_OF_TENANT = (
+    "SELECT CASE WHEN pg_catalog.current_setting('pipestate.tenant', true) <> '' THEN "
+    "pg_catalog.array_cat(pg_catalog.current_schemas(false)::text[], '{pipestate,pipestate_archive}')::text END"
+)
+_NAMES = (
+    "SELECT c.oid::bigint, pg_catalog.concat(n.nspname, '.', c.relname) FROM pg_catalog.pg_class c JOIN "
+    "pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p') AND c.oid >= 16384 "
+    "AND c.relpersistence <> 't'"
+)
 
 
 def query_for(oids: Collection[int]) -> str:
     """Write the query for these tables alone, with all domains and extensions."""
     written = ", ".join(map(str, oids))
-    some = QUERY.replace("oid >= 16384", f"oid IN ({written})")  # the columns, which cost most
-    return f"SELECT * FROM ({some}) AS c WHERE kind IN ('d', 'x') OR oid IN ({written})"
+    return f"SELECT * FROM ({QUERY}) AS c WHERE kind IN ('d', 'x') OR oid IN ({written})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,7 @@ class Catalogue:
     tables: dict[int, ComparedTable]
     domains: dict[int, tuple[int, int]] = field(default_factory=dict)
     extensions: frozenset[int] = frozenset()
+    outside: dict[int, str] = field(default_factory=dict)  # names of tables outside a tenant's schemas
 
     @cached_property
     def by_name(self) -> dict[tuple[str, str], ComparedTable]:
@@ -157,12 +167,20 @@ _FIRE_DEFERRED = (
     f"DO $fire$ DECLARE path text := pg_catalog.current_setting('search_path'); "
     f"BEGIN {body_of('fire_deferred')}; END $fire$"
 )
+OUTSIDE = "locked outside the schemas of this tenant, so it was not compared"
 _NO_TRANSACTION, _NO_SAVEPOINT = "25P01", "3B001"
 
 
 def read_catalogue(connection: Connection) -> Catalogue:
-    """Read all tables with their columns, in one query."""
-    return make_catalogue(ask_driver(connection, QUERY))
+    """Read all tables with their columns, in one query; for a tenant, those of its schemas."""
+    ((schemas,),) = ask_driver(connection, _OF_TENANT)
+    if schemas is None:
+        return make_catalogue(ask_driver(connection, QUERY))
+    own = make_catalogue(
+        ask_driver(connection, QUERY.replace("NULL::text[]", f"{sql.literal(schemas)}::text[]"))
+    )
+    outside = {oid: name for oid, name in ask_driver(connection, _NAMES) if oid not in own.tables}
+    return replace(own, outside=outside)
 
 
 def compare(
@@ -179,8 +197,10 @@ def compare(
         return before, []
     now = make_catalogue(ask_driver(connection, query_for(locked)))
     others = {oid: table for oid, table in before.tables.items() if oid not in locked}
-    after = Catalogue(others | now.tables, now.domains, now.extensions)
-    return after, _Comparison(connection, before, after, memory, list(statements)).losses(locked)
+    after = Catalogue(others | now.tables, now.domains, now.extensions, before.outside)
+    touched = sorted(before.outside[oid] for oid in locked & (before.outside.keys() - memory.created))
+    found = [Loss(LossKind.ROWS, name, detail=OUTSIDE) for name in touched]
+    return after, found + _Comparison(connection, before, after, memory, list(statements)).losses(locked)
 
 
 def set_savepoint(connection: Connection, memory: RunMemory) -> bool:

@@ -94,7 +94,8 @@ BEGIN
     END IF;
   END LOOP;
   PERFORM set_config('pipestate.gate_state', jsonb_build_object('revision', revision, 'pass', 'first', 'runbook', runbook,
-      'phase', phase, 'tables', tables, 'relations', relations, 'path', safe_path, 'sha256', sha256, 'files', files,
+      'phase', phase, 'tables', tables, 'relations', relations, 'path', safe_path,
+      'of_tenant', CASE WHEN current_setting('pipestate.tenant', true) <> '' THEN path::text[] END, 'sha256', sha256, 'files', files,
       'actor', coalesce(actor, current_user), 'force', force, 'enforce', enforce, 'undo', undo,
       'timeout_before', current_setting('statement_timeout'), 'checks', '[]'::jsonb, 'results', '[]'::jsonb,
       'filled', EXISTS (SELECT FROM unnest(relations) AS r WHERE pipestate.has_rows(r, safe_path)))::text, true),
@@ -145,7 +146,7 @@ BEGIN
   END IF;
   PERFORM set_config('pipestate.gate_state', (state || '{"pass": "judged"}')::text, true),
     set_config('pipestate.others', CASE WHEN (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL
-      THEN pipestate.others()::text ELSE '{}' END, true);
+      THEN pipestate.others(state -> 'of_tenant')::text ELSE '{}' END, true);
 END $$;
 
 -- Evaluate again, under the lock: what a late write could turn, or the whole phase where the tables were empty before.
@@ -199,7 +200,7 @@ BEGIN
                SELECT l.relation FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.mode = 'AccessExclusiveLock' AND l.relation IS NOT NULL)
          AND CASE WHEN c.oid IN (SELECT l.relation FROM pg_locks l WHERE l.mode = 'AccessExclusiveLock') THEN true
                   ELSE pg_relation_size(c.oid) > 0 END) THEN
-    others := pipestate.others() || others;
+    others := pipestate.others(state -> 'of_tenant') || others;
   END IF;
   PERFORM set_config('pipestate.others', (others - ARRAY(SELECT l.relation::text FROM pg_locks l
     WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock'))::text, true);

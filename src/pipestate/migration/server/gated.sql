@@ -24,16 +24,29 @@ BEGIN
   END LOOP;
 END $$;
 
--- The tables that hold rows and are not locked yet, each with its name, file and columns.
-CREATE OR REPLACE FUNCTION pipestate.others() RETURNS jsonb
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce(jsonb_object_agg(c.oid, jsonb_build_object('name',
-           concat(nullif(concat(nullif(c.schema, 'public'), '.'), '.'), c.name), 'filenode', c.filenode, 'columns', c.columns)), '{}')
-    FROM pipestate.catalogue() c
-   WHERE c.kind = 'r' AND c.bytes <> 0 AND c.schema NOT IN ('pipestate', 'pipestate_archive')
-     AND c.oid NOT IN (SELECT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
-                          AND l.mode = 'AccessExclusiveLock' AND l.relation IS NOT NULL)
-$$;
+-- The tables that hold rows and are not locked yet, each with its name, file and columns. Of tables outside the schemas of a
+-- tenant the name is enough: its revisions change none of them.
+CREATE OR REPLACE FUNCTION pipestate.others(of_tenant jsonb) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  schemas text[] := CASE jsonb_typeof(of_tenant) WHEN 'array' THEN ARRAY(SELECT jsonb_array_elements_text(of_tenant)) END;
+  ours CONSTANT text[] := '{pipestate,pipestate_archive}';
+  locked bigint[] := ARRAY(SELECT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
+                              AND l.mode = 'AccessExclusiveLock' AND l.relation IS NOT NULL);
+BEGIN
+  RETURN (
+    WITH own AS MATERIALIZED (SELECT * FROM pipestate.catalogue(schemas))
+    SELECT coalesce(jsonb_object_agg(t.oid, t.entry), '{}') FROM (
+      SELECT c.oid, jsonb_build_object('name', concat(nullif(concat(nullif(c.schema, 'public'), '.'), '.'), c.name),
+               'filenode', c.filenode, 'columns', c.columns)
+        FROM own c WHERE c.kind = 'r' AND c.bytes <> 0 AND c.schema <> ALL (ours)
+      UNION ALL
+      SELECT c.oid::bigint, jsonb_build_object('name', concat(n.nspname, '.', c.relname))
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+       WHERE schemas IS NOT NULL AND c.relkind = 'r' AND c.relpersistence <> 't' AND c.oid >= 16384
+         AND n.nspname::text <> ALL (ours) AND c.oid::bigint NOT IN (SELECT o.oid FROM own o)
+    ) AS t (oid, entry) WHERE t.oid <> ALL (locked));
+END $$;
 
 -- Refuse a revision that has dropped or emptied one of those tables, or dropped a column of it, behind its gate. Only tables
 -- that were locked since can have lost anything.
@@ -50,10 +63,11 @@ BEGIN
     AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND before ? l.relation::text);
   IF touched = '{}' THEN RETURN; END IF;
   SELECT string_agg(before -> t.number::text ->> 'name', ', ' ORDER BY before -> t.number::text ->> 'name') INTO lost
-    FROM unnest(touched) AS t (number) LEFT JOIN pipestate.catalogue() c ON c.oid = t.number
-   WHERE c.oid IS NULL OR c.bytes = 0 AND c.filenode::text <> before -> t.number::text ->> 'filenode'
+    FROM unnest(touched) AS t (number) LEFT JOIN pg_class c ON c.oid = t.number::oid
+   WHERE c.oid IS NULL OR NOT before -> t.number::text ? 'columns'
+      OR pg_relation_size(c.oid) = 0 AND c.relfilenode::text <> before -> t.number::text ->> 'filenode'
       OR EXISTS (SELECT FROM pipestate.listed_columns(before -> t.number::text ->> 'columns') o
-                  WHERE o.number NOT IN (SELECT n.number FROM pipestate.listed_columns(c.columns) n));
+                  WHERE o.number NOT IN (SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = c.oid AND NOT a.attisdropped));
   IF lost IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision %s destroys something of %s, which its gate has not locked, '
       'so its rows were not looked at: name it in gate(..., lock=[...])', revision, lost);
