@@ -18,7 +18,6 @@ from pipestate.runbook.model import (
     Runbook,
     SqlBlock,
     View,
-    ids_of,
     is_for_postgresql,
     is_variant,
     label,
@@ -77,7 +76,6 @@ def _examined(text: str, path: str | Path, variants: str | None) -> tuple[Runboo
     every = [
         *found,
         *(_finding(query, what) for query in queries for what in _in_sql(query)),
-        *repeated(runbook),
         *_asked_again(runbook),
         *_backfilled_twice(runbook),
         *_unread_by_sqlite(runbook),
@@ -160,40 +158,6 @@ def _queries(phase: Phase) -> Iterator[SqlBlock]:
     yield from seen.values()
     yield from phase.views
     yield from phase.backfills
-
-
-def repeated(runbook: Runbook) -> Iterator[Finding]:
-    """Find each block that repeats an earlier one of its kind, and suggest the replacement.
-
-    Statements are compared without whitespace and comments, and with bare words in upper case.
-    """
-    first: dict[tuple[str, bool, str], tuple[Phase, SqlBlock]] = {}
-    for phase in runbook.phases:
-        for query in _queries(phase):
-            path = query.block.rpartition(":")[0]
-            words = " ".join(token.keyword or token.text for token in tokens(query.sql, query.dialect))
-            where, same = first.setdefault((path, isinstance(query, View), words), (phase, query))
-            one_id = where is phase and type(same) is type(query) and ids_of(same) == ids_of(query)
-            if words and same is not query and not one_id:  # `parse` reports a duplicate id
-                advice = _advice_for(same, query, where.name, here=where is phase)
-                yield _finding(query, f"the same SQL stands at {same.block}: {advice}")
-
-
-def _advice_for(one: SqlBlock, two: SqlBlock, phase: str, *, here: bool) -> str:
-    if isinstance(one, Check) and isinstance(two, Check):
-        if here:
-            return "make it one check, and join the two criteria with `and`"
-        other = two.require.text if two.require.text != one.require.text else ""
-        requires = f", with `, requires `{other}``" if other else ""
-        return f"write `- again: `{phase}/{one.id}`` instead{requires}"
-    if isinstance(one, Evidence) and isinstance(two, Evidence):
-        if here:
-            both = ", ".join(dict.fromkeys((*one.check_ids, *two.check_ids)))
-            return f"write it once, with `-- explains: {both}`"
-        return f"ask its check with `again:`, which brings the evidence of phase {phase} along"
-    if isinstance(one, View | Backfill):
-        return f"take this {type(one).__name__.lower()} out"
-    return "require `rows = 0` of it, and the check shows its own rows"
 
 
 def _finding(query: SqlBlock, what: str) -> Finding:
