@@ -1,6 +1,7 @@
 """SQLite variants of a runbook: read them, and join them with blocks of the same phase and id."""
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from pipestate.runbook.block import BlockFile, read_block
@@ -18,7 +19,7 @@ from pipestate.runbook.model import (
     View,
     label,
 )
-from pipestate.runbook.statement import Token, tokens
+from pipestate.runbook.statement import tokens
 from pipestate.runbook.unread import report_hidden, report_outside
 
 
@@ -135,31 +136,27 @@ LEDGER = frozenset(
     }
 )
 
-# Syntax missing from SQLite 3.38: words, functions (a name before a parenthesis), pairs of tokens, and types
-# before a literal, which SQLite would parse as a column with an alias.
-WORDS = frozenset(
-    {"interval", "lateral", "ilike", "similar", "array", "regclass", "information_schema", "tablesample"}
+# Syntax missing from SQLite 3.38: functions, words, types before a literal (SQLite would parse a column with an
+# alias), pairs of words, strings, operators. A name behind a dot is a column.
+_CALLS = """
+    now clock_timestamp statement_timestamp extract date_part date_trunc age to_char to_timestamp to_date
+    make_interval to_regclass to_regnamespace generate_series unnest array_agg any bool_and bool_or every jsonb_agg
+    string_agg split_part left right greatest least position starts_with regexp_replace regexp_match regexp_matches
+    regexp_count percentile_cont percentile_disc current_setting has_table_privilege row_to_json to_jsonb
+    jsonb_array_elements jsonb_each json_array_elements lpad rpad md5 format_type concat concat_ws char_length rollup
+    cube obj_description col_description
+"""
+_ONLY_POSTGRESQL = re.compile(
+    rf"""(?<!\S)(?:
+      (?<!\.\ )(?P<call> {"|".join(_CALLS.split())} )(?=\ \()
+    | (?<!\.\ )(?P<words> interval | lateral | ilike | similar | array | regclass | information_schema | tablesample
+        | pg_\S* | (?:date|time|timestamp|timestamptz)\ '…' )(?!\S)
+    | (?P<pair> DISTINCT\ (?:ON|FROM) | TIME\ ZONE | FETCH\ (?:FIRST|NEXT) | (?:FULL|RIGHT)\ (?:JOIN|OUTER) )(?!\S)
+    | (?P<string> [eE]'… | \$.… )
+    | :\ : | @\ > | <\ @ | !\ ~ | &\ & | ~(?=\ (?:'|\*|[eE]'|\$))
+    )""",
+    re.VERBOSE | re.IGNORECASE,
 )
-FUNCTIONS = frozenset(
-    {
-        *("now", "clock_timestamp", "statement_timestamp", "extract", "date_part", "date_trunc", "age"),
-        *("to_char", "to_timestamp", "to_date", "make_interval", "to_regclass", "to_regnamespace"),
-        *("generate_series", "unnest", "array_agg", "any", "bool_and", "bool_or", "every", "jsonb_agg"),
-        *("string_agg", "split_part", "left", "right", "greatest", "least", "position", "starts_with"),
-        *("regexp_replace", "regexp_match", "regexp_matches", "regexp_count", "percentile_cont"),
-        *("percentile_disc", "current_setting", "has_table_privilege", "row_to_json", "to_jsonb"),
-        *("jsonb_array_elements", "jsonb_each", "json_array_elements", "lpad", "rpad", "md5", "format_type"),
-        *("concat", "concat_ws", "char_length", "rollup", "cube", "obj_description", "col_description"),
-    }
-)
-PAIRS = frozenset(
-    {
-        *((":", ":"), ("@", ">"), ("<", "@"), ("!", "~"), ("&", "&"), ("DISTINCT", "ON"), ("TIME", "ZONE")),
-        *(("DISTINCT", "FROM"), ("FETCH", "FIRST"), ("FETCH", "NEXT"), ("FULL", "JOIN"), ("FULL", "OUTER")),
-        *(("RIGHT", "JOIN"), ("RIGHT", "OUTER")),
-    }
-)
-TYPES = frozenset({"date", "time", "timestamp", "timestamptz"})
 
 
 def ledger_names(sql: str) -> str:
@@ -181,10 +178,7 @@ def ledger_names(sql: str) -> str:
 
 def as_read_by(dialect: str, sql: str) -> str:
     """Rewrite the SQL of a block for an engine."""
-    return _SPELT.get(dialect, str)(sql)
-
-
-_SPELT: Mapping[str, Callable[[str], str]] = {"sqlite": ledger_names}
+    return ledger_names(sql) if dialect == BESIDE else sql
 
 
 def only_postgresql(sql: str) -> list[str]:
@@ -193,28 +187,17 @@ def only_postgresql(sql: str) -> list[str]:
     >>> only_postgresql("SELECT a::text, 'now()' FROM pg_class WHERE b > now() - interval '1 day'")
     ['::', 'pg_class', 'now()', 'interval']
     """
-    return list(dict.fromkeys(_foreign(tokens(sql, "postgresql"))))
-
-
-def _foreign(seen: list[Token]) -> Iterator[str]:
-    for before, token, after in zip([None, *seen], seen, [*seen[1:], None], strict=False):
-        if before is None or before.text != ".":
-            yield from _foreign_word(token, after)
-        if token.kind == "string" and token.text[0] in "eE$":
-            yield token.text[:2] + "…"
-        if after is not None and (token.keyword or token.text, after.keyword or after.text) in PAIRS:
-            yield f"{token.text} {after.text}" if token.keyword else token.text + after.text
-        if token.text == "~" and after is not None and (after.kind == "string" or after.text == "*"):
-            yield "~"
-
-
-def _foreign_word(token: Token, after: Token | None) -> Iterator[str]:
-    if token.kind != "word":
-        return
-    name = token.identifier
-    if name in FUNCTIONS and after is not None and after.text == "(":
-        yield f"{token.text}()"
-    elif name in WORDS or name.startswith("pg_"):
-        yield token.text
-    elif name in TYPES and after is not None and after.kind == "string":
-        yield f"{token.text} {after.text}"
+    hidden = {"string": "'…'", "name": '""'}
+    seen = (
+        f"{token.text[:2]}…"
+        if token.kind == "string" and token.text[0] in "eE$"
+        else hidden.get(token.kind, token.text)
+        for token in tokens(sql, "postgresql")
+    )
+    found = _ONLY_POSTGRESQL.finditer(" ".join(seen))
+    return list(
+        dict.fromkeys(
+            f"{each[0]}()" if each["call"] else each[0] if each.lastgroup else each[0].replace(" ", "")
+            for each in found
+        )
+    )
