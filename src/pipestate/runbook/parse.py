@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
-from pipestate.runbook.block import BlockFile, read_again, read_block, read_signoff, resolve_again
+from pipestate.runbook.block import read_again, read_block, read_signoff, resolve_again
 from pipestate.runbook.files import beside, read_text
 from pipestate.runbook.frontmatter import (
     FORM,
@@ -38,7 +38,7 @@ from pipestate.runbook.model import (
     is_variant,
 )
 from pipestate.runbook.unread import report_hidden, report_outside
-from pipestate.runbook.variants import Variants, join, read_variants, report_other_phases
+from pipestate.runbook.variants import join
 
 P = TypeVar("P", bound=Part)
 
@@ -53,7 +53,7 @@ def build_phase(
 ) -> Phase:
     """Build the phase, and report conflicts between its parts to `found`."""
     _report_duplicates(parts, found)
-    joined = join(parts, variants, found.path, found)
+    joined = join(parts, variants, found)
     _report_strays(joined, found)
     evidence = _grouped(part for part in joined if isinstance(part, Evidence))
     name = section.name or ""
@@ -187,7 +187,7 @@ def collect(text: str, path: str | Path, variants: str | None = None) -> tuple[R
         ),
         default=header.default,
         sha256=sha256(both).hexdigest(),
-        phases=tuple(_phases(header, cut, _variants(variants, path, cut, found), found)),
+        phases=tuple(_phases(header, cut, _variants(variants, str(path), cut, found), found)),
         text=source,
         variants=None if variants is None else beside(path),
     )
@@ -222,20 +222,33 @@ def _header(parts: list[Block], found: Findings) -> Header:
     return Header()
 
 
-def _variants(text: str | None, path: str | Path, cut: list[Section], found: Findings) -> Variants:
-    if text is None:
-        return Variants()
-    file = BlockFile(beside(path), page=str(path))
-    theirs, source = found.beside(file.path), _normalised(text)
-    if not _is_text(source, theirs, f"the file is empty: write the variants of {path} here, or take it away"):
-        return Variants()
-    read = read_variants(source, file, theirs)
-    names = [section.name for section in cut if section.name is not None]
-    report_other_phases(read, list(dict.fromkeys(names)), str(path), theirs)
+def _variants(text: str | None, path: str, cut: list[Section], found: Findings) -> dict[str, list[SqlBlock]]:
+    """Read the blocks of a variants file by phase, and report its faults."""
+    theirs = found.beside(beside(path))
+    source = _normalised(text or "")
+    empty = f"the file is empty: write the variants of {path} here, or take it away"
+    if text is None or not _is_text(source, theirs, empty):
+        return {}
+    phases = list(dict.fromkeys(section.name for section in cut if section.name is not None))
+    parts, read = list(blocks(source)), dict[str, list[SqlBlock]]()
+    for part in parts:
+        if isinstance(part, FrontMatter):
+            theirs.add(part.line, f"the front matter stands in the runbook, {path}: take it out here")
+    for section in sections(parts, theirs):
+        if section.name is None:
+            report_outside(section, theirs)
+            continue
+        if section.name not in (*phases, *read):
+            known = f"its phases are {', '.join(phases)}" if phases else "it has none"
+            theirs.add(section.line, f"{path} has no phase {section.name}: {known}")
+        own = (part for part in _parts(section, theirs, path) if not isinstance(part, SignOff | Again))
+        read.setdefault(section.name, []).extend(own)
     return read
 
 
-def _phases(header: Header, cut: list[Section], variants: Variants, found: Findings) -> Iterator[Phase]:
+def _phases(
+    header: Header, cut: list[Section], variants: dict[str, list[SqlBlock]], found: Findings
+) -> Iterator[Phase]:
     earlier: list[Phase] = []
     for section in cut:
         if section.name is None:
@@ -243,23 +256,28 @@ def _phases(header: Header, cut: list[Section], variants: Variants, found: Findi
             continue
         about = header.phases.get(section.name, PhaseHeader(section.line))
         parts = list(_parts(section, found))
-        beside_it = variants.blocks.get(section.name, [])
+        beside_it = variants.get(section.name, [])
         earlier.append(build_phase(section, about, parts, beside_it, tuple(earlier), found))
         yield earlier[-1]
 
 
-def _parts(section: Section, found: Findings) -> Iterator[Part]:
-    """Read the blocks of a section; the paragraph under a check becomes its advice."""
+def _parts(section: Section, found: Findings, runbook: str | None = None) -> Iterator[Part]:
+    """Read the blocks of a section; the paragraph under a check becomes its advice.
+
+    `runbook` is the path of the runbook if the section is one of its variants.
+    """
     for number, block in enumerate(section.blocks):
         report_hidden(block, found)
         part: Part | None = None
-        if isinstance(block, Task):
+        if isinstance(block, Fence):
+            part = read_block(block, found, runbook) if block.language == "sql" else None
+        elif runbook and (isinstance(block, Task) or (isinstance(block, AgainItem) and block.listed)):
+            found.add(block.line, f"sign-offs and `again:` stand in the runbook, {runbook}: take it out here")
+        elif isinstance(block, Task):
             part = read_signoff(block, found)
-        elif isinstance(block, AgainItem):
+        elif isinstance(block, AgainItem) and not runbook:
             part = read_again(block, found)
-        elif isinstance(block, Fence) and block.language == "sql":
-            part = read_block(block, BlockFile(found.path), found)
-        if isinstance(part, Check):
+        if isinstance(part, Check) and not runbook:
             part = replace(part, advice=_advice(section.blocks[number + 1 :], found.path))
         if part is not None:
             yield part

@@ -1,12 +1,8 @@
-"""SQLite variants of a runbook: read them, and join them with blocks of the same phase and id."""
+"""SQLite variants of a runbook: join them with blocks of the same phase and id; SQL that SQLite cannot read."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
-from pipestate.runbook.block import BlockFile, read_block
-from pipestate.runbook.frontmatter import sections
-from pipestate.runbook.markdown import AgainItem, Block, Fence, FrontMatter, Task, blocks
 from pipestate.runbook.model import (
     BESIDE,
     Again,
@@ -20,50 +16,9 @@ from pipestate.runbook.model import (
     label,
 )
 from pipestate.runbook.statement import tokens
-from pipestate.runbook.unread import report_hidden, report_outside
 
 
-@dataclass(frozen=True, slots=True)
-class Variants:
-    """The variants of a runbook by phase; `lines` holds the lines of the phase headings."""
-
-    blocks: dict[str, list[SqlBlock]] = field(default_factory=dict)
-    lines: dict[str, int] = field(default_factory=dict)
-
-
-def read_variants(source: str, file: BlockFile, found: Findings) -> Variants:
-    """Read the blocks of a variants file, and report their faults to `found`."""
-    parts = list(blocks(source))
-    for part in parts:
-        if isinstance(part, FrontMatter):
-            found.add(part.line, f"the front matter stands on the page, {file.page}: take it out here")
-    read = Variants()
-    for section in sections(parts, found):
-        if section.name is None:
-            report_outside(section, found)
-            continue
-        read.lines.setdefault(section.name, section.line)
-        own = read.blocks.setdefault(section.name, [])
-        own.extend(part for block in section.blocks for part in _parts(block, file, found))
-    return read
-
-
-def _parts(block: Block, file: BlockFile, found: Findings) -> Iterator[SqlBlock]:
-    report_hidden(block, found)
-    if isinstance(block, Task) or (isinstance(block, AgainItem) and block.listed):
-        found.add(block.line, f"sign-offs and `again:` stand on the page, {file.page}: take it out here")
-    if isinstance(block, Fence) and block.language == "sql" and (part := read_block(block, file, found)):
-        yield part
-
-
-def report_other_phases(variants: Variants, phases: list[str], page: str, found: Findings) -> None:
-    for name, line in variants.lines.items():
-        if name not in phases:
-            known = f"its phases are {', '.join(phases)}" if phases else "it has none"
-            found.add(line, f"{page} has no phase {name}: {known}")
-
-
-def join(parts: list[Part], variants: list[SqlBlock], page: str, found: Findings) -> list[Part]:
+def join(parts: list[Part], variants: list[SqlBlock], found: Findings) -> list[Part]:
     """Insert each variant after its part of the runbook; evidence for SQLite comes last."""
     joined: list[Part] = []
     used: set[int] = set()
@@ -76,18 +31,16 @@ def join(parts: list[Part], variants: list[SqlBlock], page: str, found: Findings
         for extra in same[1:]:
             found.at(extra.block, f"{label(extra)} stands twice in one phase: keep one of them")
         if same:
-            joined.append(_completed(part, same[0], page, found))
+            joined.append(_completed(part, same[0], found))
     for each in variants:
         if isinstance(each, Evidence):
             joined.append(each)
         elif id(each) not in used:
-            found.at(each.block, _homeless(each, parts, page))
+            found.at(each.block, _homeless(each, parts, found.path))
     return joined
 
 
-def _completed(
-    part: Check | View | Backfill, variant: SqlBlock, page: str, found: Findings
-) -> Check | View | Backfill:
+def _completed(part: Check | View | Backfill, variant: SqlBlock, found: Findings) -> Check | View | Backfill:
     """Copy line, level, revisions, window and criterion from the runbook to a variant."""
     if isinstance(part, View | Backfill):
         return replace(part, sql=variant.sql, dialect=BESIDE, block=variant.block)
@@ -97,31 +50,31 @@ def _completed(
     if part.dialect is None and own:
         found.at(
             variant.block,
-            f"{label(variant)} has the criterion of the page, {page}:{part.line}: take `-- require:` out "
+            f"{label(variant)} has the criterion of the runbook, {found.path}:{part.line}: take `-- require:` out "
             "here, or write `-- dialect: postgresql` there, where SQLite cannot hold that state",
         )
     elif part.dialect is not None and not own:
         found.at(
             variant.block,
-            f"{label(variant)} is for PostgreSQL alone on {page}:{part.line}: give it a criterion of its own "
+            f"{label(variant)} is for PostgreSQL alone in {found.path}:{part.line}: give it a criterion of its own "
             "here, or take `-- dialect: postgresql` out there",
         )
     require = variant.require if part.dialect is not None else part.require
     return replace(part, sql=variant.sql, dialect=BESIDE, block=variant.block, require=require)
 
 
-def _homeless(variant: Check | View | Backfill, parts: list[Part], page: str) -> str:
+def _homeless(variant: Check | View | Backfill, parts: list[Part], runbook: str) -> str:
     """Explain why the runbook has no block for this variant."""
     for part in parts:
         if isinstance(part, Again) and part.id == variant.id:
             return (
                 f"{label(variant)} is asked again in this phase, and comes with its variant: move this block "
-                f"to `## Phase: {part.phase}`, where {page} has it"
+                f"to `## Phase: {part.phase}`, where {runbook} has it"
             )
     known = [part.id for part in parts if type(part) is type(variant)]
     kind = f"{type(variant).__name__.lower()}s"
     there = f"its {kind} are {', '.join(known)}" if known else f"it has no {kind}"
-    return f"{label(variant)} has no block of that id in this phase of {page}: {there}"
+    return f"{label(variant)} has no block of that id in this phase of {runbook}: {there}"
 
 
 # SQL that SQLite does not know, and ledger names on SQLite. The rules compare tokens.
