@@ -14,8 +14,8 @@ from pipestate.runbook.directives import KINDS, is_length, read_directives, with
 from pipestate.runbook.files import beside
 from pipestate.runbook.markdown import AgainItem, Fence, Task
 from pipestate.runbook.model import (
-    BESIDE,
-    ON_PAGE,
+    POSTGRESQL,
+    SQLITE,
     Again,
     Backfill,
     Check,
@@ -52,7 +52,7 @@ def read_block(fence: Fence, found: Findings, runbook: str | None = None) -> Sql
     (kind,) = kinds
     for fault in (*_faulty_values(kind, values), *_misplaced(kind, values, found.path, runbook)):
         found.add(line, fault)
-    dialect = BESIDE if runbook else None
+    dialect = SQLITE if runbook else None
     seen = tokens(text, dialect)
     if seen and seen[-1].kind != "unclosed" and seen[-1].text != ";":
         found.add(line, "the block does not end with a semicolon, so psql would wait for more: add it")
@@ -63,7 +63,7 @@ def read_block(fence: Fence, found: Findings, runbook: str | None = None) -> Sql
 def _made(
     kind: str, values: dict[str, str], sql: str, line: int, found: Findings, runbook: str | None
 ) -> SqlBlock:
-    dialect = BESIDE if runbook else ON_PAGE if "dialect" in values else None
+    dialect = SQLITE if runbook else POSTGRESQL if "dialect" in values else None
     block, from_, until = f"{found.path}:{line}", values.get("from"), values.get("until")
     if kind == "explains":
         return Evidence(_ids(kind, values[kind]), line, sql, dialect, block)
@@ -118,9 +118,9 @@ def _misplaced(kind: str, values: dict[str, str], path: str, runbook: str | None
             yield f"`-- {key}:` does not go with `-- {kind}:`: take the line out"
         elif runbook and key != "require":  # a variant may have a criterion of its own
             yield f"`-- {key}:` stands in the runbook, {runbook}, for both engines: take it out here"
-        elif key == "dialect" and values[key] and values[key] != ON_PAGE:
+        elif key == "dialect" and values[key] and values[key] != POSTGRESQL:
             advice = "write postgresql, where SQLite cannot hold this state, or nothing"
-            if values[key] == BESIDE:
+            if values[key] == SQLITE:
                 advice = f"move it to {beside(path)}, under the same `## Phase:` and id"
             yield f"`-- dialect: {values[key]}`: {advice}"
 

@@ -9,7 +9,7 @@ from pipestate.core.errors import RunbookError
 from pipestate.runbook.directives import stands_in
 from pipestate.runbook.files import beside, is_beside, read_beside, read_text, runbook_file
 from pipestate.runbook.model import (
-    BESIDE,
+    SQLITE,
     Backfill,
     Check,
     Evidence,
@@ -30,11 +30,9 @@ from pipestate.runbook.variants import only_postgresql
 def load(path: str | Path) -> Runbook:
     """Load a valid runbook; raise RunbookError with the first finding if it has faults."""
     if is_beside(path):
-        page = runbook_file(path)
-        raise RunbookError(
-            str(path), 1, f"it holds variants of {page} and is no runbook of its own: name that"
-        )
-    runbook, found = _examined_once(read_text(path), path, read_beside(path))
+        fault = f"it holds variants of {runbook_file(path)} and is no runbook of its own: name that"
+        raise RunbookError(str(path), 1, fault)
+    runbook, found = _examined(read_text(path), path, read_beside(path))
     if runbook is None or found:
         first, more = found[0], len(found) - 1
         hint = f" ({more} more: pipestate runbook lint {first.path})" if more else ""
@@ -47,13 +45,12 @@ def examine(path: str | Path) -> tuple[Runbook | None, list[Finding]]:
 
     Raise ConfigError if the file is missing.
     """
-    page = runbook_file(path)
-    if is_beside(path) and not page.is_file():
-        return None, [
-            Finding(str(path), 1, f"there is no page {page}: write it, or take these variants away")
-        ]
+    runbook = runbook_file(path)
+    if is_beside(path) and not runbook.is_file():
+        fault = f"there is no runbook {runbook}: write it, or take these variants away"
+        return None, [Finding(str(path), 1, fault)]
     try:
-        return _examined(read_text(page), page, read_beside(page))
+        return _examined(read_text(runbook), runbook, read_beside(runbook))
     except RunbookError as error:
         return None, [Finding(error.path, error.line, error.what)]
 
@@ -62,12 +59,7 @@ def findings(text: str, path: str | Path, variants: str | None = None) -> list[F
     return _examined(text, path, variants)[1]
 
 
-@lru_cache(maxsize=16)
-def _examined_once(text: str, path: str | Path, variants: str | None) -> tuple[Runbook | None, list[Finding]]:
-    """Cache the examination: an upgrade reads a runbook for its promises and again for every gate."""
-    return _examined(text, path, variants)
-
-
+@lru_cache(maxsize=16)  # an upgrade reads a runbook for its promises and again for every gate
 def _examined(text: str, path: str | Path, variants: str | None) -> tuple[Runbook | None, list[Finding]]:
     runbook, found = collect(text, path, variants)
     if runbook is None:
@@ -140,10 +132,10 @@ _OR_SAY_SO = "under the same `## Phase:` and id, or say `-- dialect: postgresql`
 
 def _runs_on_sqlite(query: SqlBlock, phase: Phase) -> bool:
     """Tell whether SQLite would execute this block of the runbook itself."""
-    checks = phase.checks_for(BESIDE)
+    checks = phase.checks_for(SQLITE)
     if isinstance(query, Evidence):
-        return any(isinstance(check, Check) and check.evidence_for(BESIDE) == query for check in checks)
-    chosen = (*checks, *phase.views_for(BESIDE), *phase.backfills_for(BESIDE))
+        return any(isinstance(check, Check) and check.evidence_for(SQLITE) == query for check in checks)
+    chosen = (*checks, *phase.views_for(SQLITE), *phase.backfills_for(SQLITE))
     return any(each.block == query.block for each in chosen)
 
 

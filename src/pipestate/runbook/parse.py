@@ -100,16 +100,11 @@ def _report_duplicates(parts: list[Part], found: Findings) -> None:
     for part in parts:
         for name in ids_of(part):
             line = first.setdefault((isinstance(part, Evidence), name), part.line)
-            if line == part.line:
-                continue
-            fault = f"id {name} stands twice in one phase, first on line {line}: give it another id"
-            if isinstance(part, Evidence):
-                fault = (
-                    f"evidence for {name} stands twice in one phase, first on line {line}: make it one block"
+            if line != part.line:
+                what = "evidence for" if isinstance(part, Evidence) else "id"
+                found.add(
+                    part.line, f"{what} {name} stands twice in one phase, first on line {line}: keep one"
                 )
-            elif isinstance(part, Again):
-                fault = f"{name} is asked in this phase already, on line {line}: take the item out"
-            found.add(part.line, fault)
 
 
 def _report_strays(parts: list[Part], found: Findings) -> None:

@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from pipestate.runbook.model import (
-    BESIDE,
+    SQLITE,
     Again,
     Backfill,
     Check,
@@ -43,7 +43,7 @@ def join(parts: list[Part], variants: list[SqlBlock], found: Findings) -> list[P
 def _completed(part: Check | View | Backfill, variant: SqlBlock, found: Findings) -> Check | View | Backfill:
     """Copy line, level, revisions, window and criterion from the runbook to a variant."""
     if isinstance(part, View | Backfill):
-        return replace(part, sql=variant.sql, dialect=BESIDE, block=variant.block)
+        return replace(part, sql=variant.sql, dialect=SQLITE, block=variant.block)
     assert isinstance(part, Check)
     assert isinstance(variant, Check)
     own = bool(variant.require.text)
@@ -60,7 +60,7 @@ def _completed(part: Check | View | Backfill, variant: SqlBlock, found: Findings
             "here, or take `-- dialect: postgresql` out there",
         )
     require = variant.require if part.dialect is not None else part.require
-    return replace(part, sql=variant.sql, dialect=BESIDE, block=variant.block, require=require)
+    return replace(part, sql=variant.sql, dialect=SQLITE, block=variant.block, require=require)
 
 
 def _homeless(variant: Check | View | Backfill, parts: list[Part], runbook: str) -> str:
@@ -131,7 +131,7 @@ def ledger_names(sql: str) -> str:
 
 def as_read_by(dialect: str, sql: str) -> str:
     """Rewrite the SQL of a block for an engine."""
-    return ledger_names(sql) if dialect == BESIDE else sql
+    return ledger_names(sql) if dialect == SQLITE else sql
 
 
 def only_postgresql(sql: str) -> list[str]:

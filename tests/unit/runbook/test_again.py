@@ -147,7 +147,7 @@ def test_each_engine_s_variant_is_asked_again() -> None:
         ),
         (
             "- again: `one/recent`, requires `n = x`",
-            "requires `n = x`: expected a literal after `n =`, not x",
+            "requires `n = x`: cannot read n = x:",
         ),
         (
             "- again: `one/plain`, requires `rows = 0`",
@@ -228,7 +228,7 @@ def test_an_id_is_asked_once_in_a_phase(items: Sequence[str], line: int) -> None
     [(at, said)] = told("\n".join(items))
 
     assert at == line
-    assert said == f"recent is asked in this phase already, on line {LINE}: take the item out"
+    assert said == f"id recent stands twice in one phase, first on line {LINE}: keep one"
 
 
 def test_the_phase_where_the_block_stands_is_named() -> None:

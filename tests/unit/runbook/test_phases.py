@@ -38,7 +38,7 @@ def test_parts_that_belong_together_are_a_phase(body: str, findings_in: Lint) ->
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (check("a") + check("a"), "id a stands twice in one phase, first on line 9: give it another id"),
+        (check("a") + check("a"), "id a stands twice in one phase, first on line 9: keep one"),
         (view("a") + view("a"), "id a stands twice in one phase"),
         (signoff("a") + signoff("a"), "id a stands twice in one phase"),
         (check("a") + signoff("a"), "id a stands twice in one phase"),
@@ -58,7 +58,7 @@ def test_evidence_twice_is_told(findings_in: Lint) -> None:
     [(line, told)] = findings_in(check("a") + evidence("a") + evidence("a"))
 
     assert line == 11
-    assert told == "evidence for a stands twice in one phase, first on line 14: make it one block"
+    assert told == "evidence for a stands twice in one phase, first on line 14: keep one"
 
 
 def test_evidence_may_be_that_of_several_checks(phase_of: Callable[[str], Phase], findings_in: Lint) -> None:

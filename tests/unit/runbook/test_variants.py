@@ -245,4 +245,4 @@ def test_variants_without_a_page_are_a_finding_and_no_runbook(files: tuple[Path,
     page.unlink()
     assert without_page(page.parent) == [beside]
     [finding] = examine(beside)[1]
-    assert str(finding) == f"{beside}:1: there is no page {page}: write it, or take these variants away"
+    assert str(finding) == f"{beside}:1: there is no runbook {page}: write it, or take these variants away"
