@@ -189,8 +189,8 @@ AGAIN_FORM = "- again: `phase/check`, requires `n = 0`, over `48 hours`: why"
 
 _ADDRESS = r"again:\s*`(?P<phase>[^`/]*)/(?P<id>[^`/]*)`"
 _AGAIN = re.compile(
-    _ADDRESS
-    + r"(?:\s*,\s*requires\s+`\s*(?P<requires>[^`]*?)\s*`)?(?:\s*,\s*over\s+`\s*(?P<over>[^`]*?)\s*`)?(?:\s*:\s*\S.*|\s*)",
+    _ADDRESS + r"(?!\s*,\s*(?P<word>\w+)\s+`[^`]*`\s*,\s*(?P=word)\s)"
+    r"(?:\s*,\s*(?:requires\s+`\s*(?P<requires>[^`]*?)\s*`|over\s+`\s*(?P<over>[^`]*?)\s*`)){0,2}(?:\s*:\s*\S.*|\s*)",
     re.IGNORECASE,
 )
 

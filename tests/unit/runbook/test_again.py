@@ -94,6 +94,7 @@ def test_a_check_is_asked_once_more_with_all_that_its_block_says() -> None:
     "item",
     [
         "- again: `one/recent`, requires `n <= 5`, over `48 hours`",
+        "- again: `one/recent`, over `48 hours`, requires `n <= 5`",
         "- again: `one/recent`,\n  requires `n <= 5`,\n  over `48 hours`:\n  a week later it should be less",
         "* Again:  `one/recent` , requires `n <= 5`, over `48 hours` : because",
         "1. again: `one/recent`, requires ` n <= 5 `, over `48 hours`",
