@@ -17,7 +17,14 @@ from sqlalchemy.exc import DBAPIError, OperationalError, PendingRollbackError
 
 from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.database import postgresql, sqlite
-from pipestate.database.drivers import TAKES_NO_WRITES, cause_of, message, refuses_writes, sqlstate
+from pipestate.database.drivers import (
+    TAKES_NO_WRITES,
+    cause_of,
+    message,
+    refuses_writes,
+    run_as_written,
+    sqlstate,
+)
 from pipestate.database.interrupt import telling
 from pipestate.database.postgresql import CONNECT_ARGUMENTS
 from pipestate.database.urls import shown, without_secrets
@@ -203,7 +210,7 @@ def send(connection: Connection, *statements: str) -> None:
     """Run statements without results, in one round trip if the driver supports it, as psycopg2 does."""
     together = connection.dialect.driver == "psycopg2"
     for statement in ("; ".join(statements),) if together else statements:
-        connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        run_as_written(connection, statement)
 
 
 def _cannot_reach(url: URL, error: DBAPIError) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from pipestate.database.drivers import run_as_written
 from pipestate.database.interrupt import listen
 
 # Session settings of a check, independent of role, database, psqlrc and env.py.
@@ -134,9 +135,7 @@ def address(url: sa.URL) -> tuple[object, ...]:
 
 def _set_session(connection: sa.Connection) -> None:
     """Apply the session settings until the end of the transaction or savepoint, in one round trip."""
-    connection.exec_driver_sql(
-        f"SELECT {', '.join(session_settings())}", execution_options={"no_parameters": True}
-    )
+    run_as_written(connection, f"SELECT {', '.join(session_settings())}")
 
 
 def _quoted(connection: sa.Connection, names: Sequence[str]) -> str:

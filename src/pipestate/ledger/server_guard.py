@@ -18,8 +18,8 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import OWN_SQLSTATE, ConfigError, Unreachable
 from pipestate.database.connections import engine_of
-from pipestate.database.drivers import message, sqlstate
-from pipestate.ledger.state import require_ledger, require_trusted
+from pipestate.database.drivers import message, run_as_written, sqlstate
+from pipestate.ledger.state import require_ledger
 from pipestate.ledger.tables import query
 
 SCHEMA = TRIGGER = "pipestate_guard"
@@ -60,7 +60,6 @@ def install_server_guard(
     """Create or update the functions and event triggers; the exemptions replace earlier ones."""
     _require_server(connection)
     require_ledger(connection)
-    require_trusted(connection)
     owner = connection.execute(text(query("server_guard_owner"))).first()
     if owner is not None and not owner.is_trusted:
         raise ConfigError(f"the schema {SCHEMA} belongs to {owner.owner}: drop it, then run the same again")
@@ -143,7 +142,7 @@ def _require_server(connection: Connection) -> None:
 def _run(connection: Connection, statements: Sequence[str]) -> None:
     try:
         for statement in statements:
-            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+            run_as_written(connection, statement)
     except DBAPIError as error:
         said = message(error).splitlines()[0]
         if sqlstate(error) == OWN_SQLSTATE:

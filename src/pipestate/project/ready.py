@@ -14,6 +14,7 @@ from sqlalchemy.exc import ProgrammingError
 from pipestate.core.errors import Unreachable
 from pipestate.database import connections as db
 from pipestate.database.connections import engine_of
+from pipestate.database.drivers import run_as_written
 from pipestate.project.graph import Chain
 from pipestate.project.version_table import DEFAULT, Locator
 
@@ -81,9 +82,7 @@ def _stored_by_name(connection: Connection, locate: Locator) -> tuple[str, ...]:
     declared = locate.declared
     quote = connection.dialect.identifier_preparer.quote_identifier
     name = ".".join(quote(part) for part in (declared.schema, declared.table or DEFAULT) if part)
-    rows = connection.exec_driver_sql(
-        f"SELECT version_num FROM {name} ORDER BY 1", execution_options={"no_parameters": True}
-    )
+    rows = run_as_written(connection, f"SELECT version_num FROM {name} ORDER BY 1")
     return tuple(str(row[0]) for row in rows)
 
 

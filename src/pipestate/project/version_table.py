@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pipestate.core.errors import ConfigError
 from pipestate.database.connections import choose
+from pipestate.database.drivers import run_as_written
 from pipestate.project.find import Project
 from pipestate.project.graph import FOUND, Chain, Position
 from pipestate.project.syntax import UNKNOWN, Names, bound, called_name, literal, parse, read_source
@@ -99,8 +100,7 @@ def stored_in(connection: "Connection", candidate: Candidate) -> Candidate:
     """Read the revisions of the table."""
     if not candidate.readable:
         return candidate
-    query = f"SELECT version_num FROM {candidate.quoted} LIMIT {MOST}"
-    rows = connection.exec_driver_sql(query, execution_options={"no_parameters": True})
+    rows = run_as_written(connection, f"SELECT version_num FROM {candidate.quoted} LIMIT {MOST}")
     return replace(candidate, stored=tuple(sorted(str(row[0]) for row in rows)))
 
 
