@@ -68,14 +68,10 @@ def name_of(on: OfEngine) -> str:
 class Engine(Protocol):
     """Interface of an engine; the modules of the engines document the functions.
 
-    `IS_FILE`: the database is a file with one writer, without server or sessions.
-    `HAS_ROLES`: tables and functions belong to roles, possibly to other roles.
-    `HAS_SETTINGS`: SQL can set a value until the end of the transaction.
+    `IS_FILE`: the database is a file with one writer, without server, sessions, roles or settings of a transaction.
     """
 
     IS_FILE: bool
-    HAS_ROLES: bool
-    HAS_SETTINGS: bool
 
     def create_engine(self, url: sa.URL, *, readonly: bool) -> sa.Engine: ...
     def begin_reading(

@@ -40,8 +40,6 @@ CATALOGUE_FIRST = (
     "WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp')"
 )
 IS_FILE = False
-HAS_ROLES = True
-HAS_SETTINGS = True
 CONNECT_TIMEOUT_S = 10
 CONNECT_ARGUMENTS = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate"}
 # Set per transaction instead of per session or at its start: PgBouncer refuses a connection with such options,

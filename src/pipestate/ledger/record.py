@@ -169,7 +169,7 @@ def record_schema(connection: Connection, revision: str | None) -> None:
         require_functions,  # reads every function; other writers do not need it
     )
 
-    if engine_of(connection).HAS_ROLES:
+    if not engine_of(connection).IS_FILE:
         require_functions(connection)
     statement = text(query("record_schema", connection.dialect.name)).bindparams(
         bindparam("revision"), bindparam("actor")

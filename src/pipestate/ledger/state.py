@@ -177,7 +177,7 @@ def find_foreign_owner(connection: Connection) -> str | None:
 
     The owner of the version table is also trusted, if this connection or its transaction knows that table.
     """
-    if not engine_of(connection).HAS_ROLES:
+    if engine_of(connection).IS_FILE:
         return None
     found = run_as_written(connection, foreign_owner_query(version_table=connection.info.get(FOUND))).first()
     return None if found is None else MESSAGE % (found.what, found.owner, found.me)
