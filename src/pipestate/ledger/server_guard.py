@@ -9,7 +9,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
@@ -30,6 +29,7 @@ TRIGGERS = {
 }
 NO_RIGHT = "42501"
 INSTALL = "pipestate guard install"
+REPAIR = f"to repair the guard in the server: {INSTALL}"
 _FUNCTION = re.compile(
     rf"CREATE OR REPLACE FUNCTION {SCHEMA}\.(?P<name>\w+)\(\).*?AS (?P<tag>\$\w*\$)(?P<body>.*?)(?P=tag);",
     re.DOTALL,
@@ -116,21 +116,15 @@ def _fault(found: dict[str, Any], triggers: dict[str, Any]) -> str | None:
     """Name the first part that is missing, disabled, altered, or of another owner."""
     for name, (event, function) in TRIGGERS.items():
         trigger, routine = triggers.get(name), found.get(function)
-        if trigger is None:
-            return f"the event trigger {name} of the guard in the server is gone; to create it: {INSTALL}"
-        if trigger.enabled != "A":
-            return f"the event trigger {name} of the guard in the server is disabled; to enable it: {INSTALL}"
-        if (trigger.event, trigger.function, trigger.every_tag) != (event, f"{SCHEMA}.{function}", True):
-            return f"the event trigger {name} of the guard in the server was altered; to repair it: {INSTALL}"
-        body = functions()[function][1]
-        if routine is None or sha256(routine.body.encode()).digest() != sha256(body.encode()).digest():
-            return f"the function {SCHEMA}.{function} was altered, or is of another version; to update it: {INSTALL}"
-        if routine.definer or routine.config != '{"search_path=pg_catalog, pg_temp"}':
-            return (
-                f"the function {SCHEMA}.{function} has other settings than it should; to repair it: {INSTALL}"
-            )
+        wanted = ("A", event, f"{SCHEMA}.{function}", True)
+        if trigger is None or (trigger.enabled, trigger.event, trigger.function, trigger.every_tag) != wanted:
+            return f"the event trigger {name} is missing, disabled or altered; {REPAIR}"
+        body, settings = functions()[function][1], (False, '{"search_path=pg_catalog, pg_temp"}')
+        if routine is None or (routine.definer, routine.config) != settings or routine.body != body:
+            return f"the function {SCHEMA}.{function} is missing, altered or of another version; {REPAIR}"
         if routine.owner != trigger.owner:
-            return f"the function {SCHEMA}.{function} belongs to {routine.owner}, its trigger to {trigger.owner}; to repair it: {INSTALL}"
+            owners = f"belongs to {routine.owner}, its trigger to {trigger.owner}"
+            return f"the function {SCHEMA}.{function} {owners}; {REPAIR}"
     return None
 
 

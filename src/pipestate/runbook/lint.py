@@ -122,9 +122,11 @@ def _unread_by_sqlite(runbook: Runbook) -> Iterator[Finding]:
     advice = f": write its variant into {beside(runbook.path)}, {_OR_SAY_SO}"
     for phase in runbook.phases:
         for query in _queries(phase):
-            if is_variant(query) or _runs_on_sqlite(query, phase):
-                for what in foreign(query):
-                    yield _finding(query, what if is_variant(query) else what + advice)
+            runs = is_variant(query) or (_runs_on_sqlite(query, phase) and not is_for_postgresql(query))
+            if names := [f"`{each}`" for each in only_postgresql(query.sql) if runs]:
+                shown = ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
+                more = "" if is_variant(query) else advice
+                yield _finding(query, f"SQLite does not know {shown}{more}")
 
 
 _OR_SAY_SO = "under the same `## Phase:` and id, or say `-- dialect: postgresql` here, where SQLite cannot hold this state"
@@ -179,14 +181,6 @@ def faults(check: Check) -> Iterator[str]:
             f"an observation may be a year old: add `and {AGE} <= 3600`, or the like, to what it requires "
             f"of latest_observation (or compare {AGE} in its SQL)"
         )
-
-
-def foreign(query: SqlBlock) -> Iterator[str]:
-    """Name the PostgreSQL-only parts of a block that SQLite must also run."""
-    if is_for_postgresql(query) or not (found := only_postgresql(query.sql)):
-        return
-    shown = ", ".join(f"`{each}`" for each in found[:3])
-    yield f"SQLite does not know {shown}{' and others' if len(found) > 3 else ''}"
 
 
 def asks_age(check: Check) -> bool:
