@@ -70,7 +70,7 @@ def almost_directive(line: str, *, in_comment: bool = False) -> str | None:
     """Explain why a line resembles a directive but is ignored, with the correct form; None for other lines.
 
     >>> almost_directive("—— check: late-orders")
-    '`——` is no comment of SQL, so this line is not read: write `-- check: late-orders`'
+    '`—— check: late-orders` is not read: write `-- check: late-orders`'
     >>> almost_directive("-- check late-orders")
     '`-- check late-orders` is not read: write `-- check: late-orders`'
     >>> almost_directive("-- check that nobody writes"), almost_directive("-- check: late-orders")
@@ -79,23 +79,15 @@ def almost_directive(line: str, *, in_comment: bool = False) -> str | None:
     match = _ALMOST.fullmatch(line.strip())
     if not match or not (match["mark"] or in_comment):
         return None
-    mark, key, value = match["mark"], match["key"].lower(), match["value"].removesuffix("*/").strip()
-    is_meant = _is_value_of(key, value)
-    if key not in KNOWN:
-        close = get_close_matches(key, [*KINDS, "require"], n=1, cutoff=0.75)
-        if not (close and match["colon"] and _is_value_of(close[0], value)):
-            return None
-        return f"`{line.strip()}` is not read: did you mean `-- {close[0]}:`?"
-    written = f"write `-- {key}: {value}`"
-    if mark is None or not mark.startswith("--"):
-        sign = mark or "/*"
-        is_none = "is no comment of SQL" if sign[0] != "/" or sign == "//" else "holds no directives"
-        return (
-            f"`{sign}` {is_none}, so this line is not read: {written}" if match["colon"] or is_meant else None
-        )
-    if match["colon"] == ":" and not match["around"]:
-        return None
-    return f"`{line.strip()}` is not read: {written}" if is_meant else None
+    key, value = match["key"].lower(), match["value"].removesuffix("*/").strip()
+    is_comment, colon = (match["mark"] or "").startswith("--"), match["colon"]
+    if key in KNOWN:
+        is_right = is_comment and colon == ":" and not match["around"]
+        is_meant = not is_right and (_is_value_of(key, value) or (not is_comment and bool(colon)))
+    else:
+        key = next(iter(get_close_matches(key, [*KINDS, "require"], n=1, cutoff=0.75)), "")
+        is_meant = bool(colon) and _is_value_of(key, value)
+    return f"`{line.strip()}` is not read: write `-- {key}: {value}`" if is_meant else None
 
 
 def _is_value_of(key: str, value: str) -> bool:

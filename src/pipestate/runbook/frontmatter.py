@@ -199,12 +199,10 @@ def report_mismatch(header: Header, cut: list[Section], found: Findings) -> None
         first = written.setdefault(str(section.name), section.line)
         if first != section.line:
             found.add(section.line, f"phase {section.name} stands twice, first on line {first}: join the two")
-    if not header.phases:
-        return
-    for name in (name for name in written if is_id(name) and name not in header.phases):
-        found.add(written[name], f"phase {name} is not in the front matter: add it to `phases:`")
-    for name in (name for name in header.phases if name not in written):
-        found.add(header.phases[name].line, f"phase {name} has no section: add a heading `## Phase: {name}`")
-    if set(written) == set(header.phases) and list(written) != list(header.phases):
+    names = [name for name in written if is_id(name)]
+    if header.phases and names != list(header.phases):
         line = next(iter(header.phases.values())).line
-        found.add(line, f"`phases:` has another order than the sections, {', '.join(written)}: use one order")
+        there = ", ".join(names) or "none"
+        found.add(
+            line, f"`phases:` has {', '.join(header.phases)}, the sections are {there}: make both the same"
+        )

@@ -9,6 +9,7 @@ from pipestate.core.errors import RunbookError
 from pipestate.runbook.directives import stands_in
 from pipestate.runbook.files import beside, is_beside, read_beside, read_text, runbook_file
 from pipestate.runbook.model import (
+    POSTGRESQL,
     SQLITE,
     Backfill,
     Check,
@@ -18,8 +19,6 @@ from pipestate.runbook.model import (
     Runbook,
     SqlBlock,
     View,
-    is_for_postgresql,
-    is_variant,
     label,
 )
 from pipestate.runbook.parse import collect
@@ -83,7 +82,7 @@ def _in_sql(query: SqlBlock) -> Iterator[str]:
         return
     yield from objections(query.sql, query.dialect)
     if isinstance(query, Check):
-        if not is_variant(query) and explains(query.sql, query.dialect):
+        if query.dialect != SQLITE and explains(query.sql, query.dialect):
             yield _PLAN
         yield from faults(query)
 
@@ -122,10 +121,10 @@ def _unread_by_sqlite(runbook: Runbook) -> Iterator[Finding]:
     advice = f": write its variant into {beside(runbook.path)}, {_OR_SAY_SO}"
     for phase in runbook.phases:
         for query in _queries(phase):
-            runs = is_variant(query) or (_runs_on_sqlite(query, phase) and not is_for_postgresql(query))
+            runs = query.dialect == SQLITE or (_runs_on_sqlite(query, phase) and query.dialect != POSTGRESQL)
             if names := [f"`{each}`" for each in only_postgresql(query.sql) if runs]:
                 shown = ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
-                more = "" if is_variant(query) else advice
+                more = "" if query.dialect == SQLITE else advice
                 yield _finding(query, f"SQLite does not know {shown}{more}")
 
 
@@ -242,7 +241,7 @@ def unknown_revisions(runbook: Runbook, phase: Phase, known: Container[str]) -> 
         # A variant inherits its revisions from the block in the runbook.
         for key, revision in (("from", block.from_), ("until", block.until)):
             named = revision is not None and revision not in known
-            if named and isinstance(block, Check | View) and not is_variant(block):
+            if named and isinstance(block, Check | View) and block.dialect != SQLITE:
                 what = f"{label(block)}: `-- {key}: {revision}` names {_MISSING}: correct it, {_OR}"
                 found.append(Finding.at(block.block, what))
     return sorted(set(found))

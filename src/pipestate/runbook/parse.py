@@ -20,6 +20,7 @@ from pipestate.runbook.frontmatter import (
 )
 from pipestate.runbook.markdown import AgainItem, Block, Fence, FrontMatter, Heading, Prose, Task, blocks
 from pipestate.runbook.model import (
+    SQLITE,
     Advice,
     Again,
     Backfill,
@@ -35,7 +36,6 @@ from pipestate.runbook.model import (
     SqlBlock,
     View,
     ids_of,
-    is_variant,
 )
 from pipestate.runbook.unread import report_hidden, report_outside
 from pipestate.runbook.variants import join
@@ -109,23 +109,18 @@ def _report_duplicates(parts: list[Part], found: Findings) -> None:
 
 def _report_strays(parts: list[Part], found: Findings) -> None:
     checks = _grouped(part for part in parts if isinstance(part, Check))
-    again = {part.id: part.phase for part in parts if isinstance(part, Again)}
     seen: set[tuple[str, str | None]] = set()
     for part in (part for part in parts if isinstance(part, Evidence)):
         for name in part.check_ids:
-            if fault := _stray(part, name, checks, again):
+            if fault := _stray(part, name, checks):
                 found.at(part.block, f"explains {name}{fault}")
-            if is_variant(part) and (name, part.dialect) in seen:
+            if part.dialect == SQLITE and (name, part.dialect) in seen:
                 found.at(part.block, f"evidence for {name} stands twice in one phase: keep one of them")
             seen.add((name, part.dialect))
 
 
-def _stray(
-    evidence: Evidence, name: str, checks: dict[str, list[Check]], again: dict[str, str]
-) -> str | None:
+def _stray(evidence: Evidence, name: str, checks: dict[str, list[Check]]) -> str | None:
     same = [check for check in checks.get(name, []) if _share_an_engine(check, evidence)]
-    if name in again:
-        return f", which is asked again here and brings its evidence along: move the block to phase {again[name]}"
     if name not in checks:
         known = f"its checks are {', '.join(checks)}" if checks else "it has none"
         return f", which is no check of this phase: {known}"

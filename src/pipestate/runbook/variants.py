@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from pipestate.runbook.model import (
     SQLITE,
-    Again,
     Backfill,
     Check,
     Evidence,
@@ -36,7 +35,9 @@ def join(parts: list[Part], variants: list[SqlBlock], found: Findings) -> list[P
         if isinstance(each, Evidence):
             joined.append(each)
         elif id(each) not in used:
-            found.at(each.block, _homeless(each, parts, found.path))
+            known = ", ".join(part.id for part in parts if type(part) is type(each)) or "none"
+            what = f"has no block of that id in this phase of {found.path}; there are {known}"
+            found.at(each.block, f"{label(each)} {what}")
     return joined
 
 
@@ -61,20 +62,6 @@ def _completed(part: Check | View | Backfill, variant: SqlBlock, found: Findings
         )
     require = variant.require if part.dialect is not None else part.require
     return replace(part, sql=variant.sql, dialect=SQLITE, block=variant.block, require=require)
-
-
-def _homeless(variant: Check | View | Backfill, parts: list[Part], runbook: str) -> str:
-    """Explain why the runbook has no block for this variant."""
-    for part in parts:
-        if isinstance(part, Again) and part.id == variant.id:
-            return (
-                f"{label(variant)} is asked again in this phase, and comes with its variant: move this block "
-                f"to `## Phase: {part.phase}`, where {runbook} has it"
-            )
-    known = [part.id for part in parts if type(part) is type(variant)]
-    kind = f"{type(variant).__name__.lower()}s"
-    there = f"its {kind} are {', '.join(known)}" if known else f"it has no {kind}"
-    return f"{label(variant)} has no block of that id in this phase of {runbook}: {there}"
 
 
 # SQL that SQLite does not know, and ledger names on SQLite. The rules compare tokens.

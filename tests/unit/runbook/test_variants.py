@@ -90,12 +90,12 @@ FOUND = [
     (
         "-- check: b",
         "SELECT 1;",
-        "3: check b has no block of that id in this phase of sample.md: its checks are a, good",
+        "3: check b has no block of that id in this phase of sample.md; there are a, good",
     ),
     (
         "-- view: v",
         "SELECT 1;",
-        "3: view v has no block of that id in this phase of sample.md: it has no views",
+        "3: view v has no block of that id in this phase of sample.md; there are none",
     ),
     ("-- explains: b", "SELECT 1;", "3: explains b, which is no check of this phase: its checks are a, good"),
     (
