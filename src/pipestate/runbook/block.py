@@ -220,51 +220,32 @@ def read_again(item: AgainItem, found: Findings) -> Again | None:
     return Again(said["id"], item.line, said["phase"], require, over)
 
 
-def resolve_again(item: Again, earlier: Sequence[Phase], own: str, found: Findings) -> Iterator[Check]:
+def resolve_again(item: Again, earlier: Sequence[Phase], found: Findings) -> Iterator[Check]:
     """Apply the item's changes to the check of an earlier phase; yield one check per engine variant."""
-    phase = next((phase for phase in earlier if phase.name == item.phase), None)
-    fault = _why_not(item, phase, earlier, own)
-    if fault or phase is None:
-        found.add(item.line, f"again {item.address}: {fault}")
-        return
-    for check in (check for check in phase.checks if check.id == item.id and isinstance(check, Check)):
-        if item.over is not None and check.window is None:
+    checks = [
+        (f"{phase.name}/{check.id}", check)
+        for phase in earlier
+        for check in phase.checks
+        if isinstance(check, Check) and check.again is None
+    ]
+    known = dict.fromkeys(address for address, _ in checks)
+    if item.address not in known:
+        there = ", ".join(known) or "none"
+        found.add(item.line, f"again {item.address}: no earlier phase has such a check; there are {there}")
+    for check in (check for address, check in checks if address == item.address):
+        changed = replace(check, line=item.line, again=item.address, require=item.require or check.require)
+        window, over = check.window, item.over
+        if over is not None and window is None:
             found.add(
                 item.line,
-                f"again {item.address}, over `{item.over}`: its block names no length that could be another; "
+                f"again {item.address}, over `{over}`: its block names no length that could be another; "
                 "add `-- window:` with the one that stands in its SQL",
             )
-        yield _changed(check, item)
-
-
-def _changed(check: Check, item: Again) -> Check:
-    changed = replace(check, line=item.line, again=item.address, require=item.require or check.require)
-    window, over = check.window, item.over
-    if over is None or window is None:
-        return changed
-    return replace(
-        changed,
-        sql=with_length(check.sql, window, over, check.dialect),
-        evidence=tuple(
-            replace(each, sql=with_length(each.sql, window, over, each.dialect)) for each in check.evidence
-        ),
-        window=over,
-    )
-
-
-def _why_not(item: Again, phase: Phase | None, earlier: Sequence[Phase], own: str) -> str | None:
-    if item.phase == own:
-        return "that is this same phase, and what it has is asked anyway: take the item out"
-    if phase is None:
-        known = ", ".join(dict.fromkeys(each.name for each in earlier))
-        there = f"those before this one are {known}" if known else "there is none before this one"
-        return f"no earlier phase is called {item.phase}: {there}"
-    named = [check for check in phase.checks if check.id == item.id]
-    if not named:
-        checks = dict.fromkeys(check.id for check in phase.checks if isinstance(check, Check))
-        return f"phase {phase.name} has no such check: it has {', '.join(checks) or 'none'}"
-    if isinstance(named[0], SignOff):
-        return "a sign-off is of its phase: write the task-list item here as well, so that people sign again"
-    if named[0].again is not None:
-        return f"there it is itself asked again: name the phase where its block stands, `{named[0].again}`"
-    return None
+        elif over is not None and window is not None:
+            sql = with_length(check.sql, window, over, check.dialect)
+            evidence = (
+                replace(each, sql=with_length(each.sql, window, over, each.dialect))
+                for each in check.evidence
+            )
+            changed = replace(changed, sql=sql, evidence=tuple(evidence), window=over)
+        yield changed

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
 
 from pipestate.runbook.block import read_again, read_block, read_signoff, resolve_again
 from pipestate.runbook.files import beside, read_text
@@ -40,8 +39,6 @@ from pipestate.runbook.model import (
 from pipestate.runbook.unread import report_hidden, report_outside
 from pipestate.runbook.variants import join
 
-P = TypeVar("P", bound=Part)
-
 
 def build_phase(
     section: Section,
@@ -55,7 +52,16 @@ def build_phase(
     _report_duplicates(parts, found)
     joined = join(parts, variants, found)
     _report_strays(joined, found)
-    evidence = _grouped(part for part in joined if isinstance(part, Evidence))
+    evidence = [part for part in joined if isinstance(part, Evidence)]
+    checks: list[Check | SignOff] = []
+    for part in joined:
+        if isinstance(part, SignOff):
+            checks.append(part)
+        elif isinstance(part, Check):
+            own = (each for each in evidence if part.id in each.check_ids and _share_an_engine(part, each))
+            checks.append(replace(part, evidence=tuple(own)))
+        elif isinstance(part, Again):
+            checks += resolve_again(part, earlier, found)
     name = section.name or ""
     phase = Phase(
         name=name,
@@ -63,7 +69,7 @@ def build_phase(
         from_=header.from_,
         until=header.until,
         opens=header.opens,
-        checks=tuple(check for part in joined for check in _asked(part, evidence, earlier, name, found)),
+        checks=tuple(checks),
         views=tuple(part for part in joined if isinstance(part, View)),
         backfills=tuple(part for part in joined if isinstance(part, Backfill)),
     )
@@ -73,26 +79,6 @@ def build_phase(
     elif phase.checks and phase.opens and not is_blocking(phase):
         found.add(phase.line, f"phase {name} {unblocking(phase.opens)}")
     return phase
-
-
-def _asked(
-    part: Part, evidence: dict[str, list[Evidence]], earlier: Sequence[Phase], phase: str, found: Findings
-) -> Iterator[Check | SignOff]:
-    if isinstance(part, SignOff):
-        yield part
-    elif isinstance(part, Check):
-        own = (each for each in evidence.get(part.id, []) if _share_an_engine(part, each))
-        yield replace(part, evidence=tuple(own))
-    elif isinstance(part, Again):
-        yield from resolve_again(part, earlier, phase, found)
-
-
-def _grouped(parts: Iterable[P]) -> dict[str, list[P]]:
-    groups: dict[str, list[P]] = {}
-    for part in parts:
-        for name in ids_of(part):
-            groups.setdefault(name, []).append(part)
-    return groups
 
 
 def _report_duplicates(parts: list[Part], found: Findings) -> None:
@@ -108,30 +94,28 @@ def _report_duplicates(parts: list[Part], found: Findings) -> None:
 
 
 def _report_strays(parts: list[Part], found: Findings) -> None:
-    checks = _grouped(part for part in parts if isinstance(part, Check))
+    """Report evidence without a check that needs it, and evidence for SQLite that stands twice."""
+    checks = [part for part in parts if isinstance(part, Check)]
     seen: set[tuple[str, str | None]] = set()
     for part in (part for part in parts if isinstance(part, Evidence)):
         for name in part.check_ids:
-            if fault := _stray(part, name, checks):
-                found.at(part.block, f"explains {name}{fault}")
+            named = [check for check in checks if check.id == name]
+            same = [check for check in named if _share_an_engine(check, part)]
+            if not named:
+                known = ", ".join(dict.fromkeys(check.id for check in checks)) or "none"
+                found.at(part.block, f"explains {name}, which is no check of this phase; there are {known}")
+            elif not same:
+                where = f"{part.dialect}, where that check does not run"
+                found.at(part.block, f"explains {name} on {where}: take the block out")
+            elif all(check.require.shows_own_rows for check in same):
+                found.at(
+                    part.block,
+                    f"explains {name}, which requires `{same[0].require.text}` and so shows its own rows: take this "
+                    "block out, and let the check itself select what a person needs to see",
+                )
             if part.dialect == SQLITE and (name, part.dialect) in seen:
                 found.at(part.block, f"evidence for {name} stands twice in one phase: keep one of them")
             seen.add((name, part.dialect))
-
-
-def _stray(evidence: Evidence, name: str, checks: dict[str, list[Check]]) -> str | None:
-    same = [check for check in checks.get(name, []) if _share_an_engine(check, evidence)]
-    if name not in checks:
-        known = f"its checks are {', '.join(checks)}" if checks else "it has none"
-        return f", which is no check of this phase: {known}"
-    if not same:
-        return f" on {evidence.dialect}, where that check does not run: take the block out"
-    if all(check.require.shows_own_rows for check in same):
-        return (
-            f", which requires `{same[0].require.text}` and so shows its own rows: take this block out, "
-            "and let the check itself select what a person needs to see"
-        )
-    return None
 
 
 def _share_an_engine(check: Check, evidence: Evidence) -> bool:

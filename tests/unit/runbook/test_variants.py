@@ -97,7 +97,7 @@ FOUND = [
         "SELECT 1;",
         "3: view v has no block of that id in this phase of sample.md; there are none",
     ),
-    ("-- explains: b", "SELECT 1;", "3: explains b, which is no check of this phase: its checks are a, good"),
+    ("-- explains: b", "SELECT 1;", "3: explains b, which is no check of this phase; there are a, good"),
     (
         "-- check: a\n-- require: n = 0",
         OLD_LITE,
