@@ -9,7 +9,6 @@ from pipestate.core.errors import RunbookError
 from pipestate.runbook.directives import stands_in
 from pipestate.runbook.files import beside, is_beside, read_beside, read_text, runbook_file
 from pipestate.runbook.model import (
-    POSTGRESQL,
     SQLITE,
     Backfill,
     Check,
@@ -19,6 +18,8 @@ from pipestate.runbook.model import (
     Runbook,
     SqlBlock,
     View,
+    is_for_postgresql,
+    is_variant,
     label,
 )
 from pipestate.runbook.parse import collect
@@ -82,7 +83,7 @@ def _in_sql(query: SqlBlock) -> Iterator[str]:
         return
     yield from objections(query.sql, query.dialect)
     if isinstance(query, Check):
-        if query.dialect != SQLITE and explains(query.sql, query.dialect):
+        if not is_variant(query) and explains(query.sql, query.dialect):
             yield _PLAN
         yield from faults(query)
 
@@ -121,10 +122,10 @@ def _unread_by_sqlite(runbook: Runbook) -> Iterator[Finding]:
     advice = f": write its variant into {beside(runbook.path)}, {_OR_SAY_SO}"
     for phase in runbook.phases:
         for query in _queries(phase):
-            runs = query.dialect == SQLITE or (_runs_on_sqlite(query, phase) and query.dialect != POSTGRESQL)
+            runs = is_variant(query) or (_runs_on_sqlite(query, phase) and not is_for_postgresql(query))
             if names := [f"`{each}`" for each in only_postgresql(query.sql) if runs]:
                 shown = ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
-                more = "" if query.dialect == SQLITE else advice
+                more = "" if is_variant(query) else advice
                 yield _finding(query, f"SQLite does not know {shown}{more}")
 
 
@@ -241,7 +242,7 @@ def unknown_revisions(runbook: Runbook, phase: Phase, known: Container[str]) -> 
         # A variant inherits its revisions from the block in the runbook.
         for key, revision in (("from", block.from_), ("until", block.until)):
             named = revision is not None and revision not in known
-            if named and isinstance(block, Check | View) and block.dialect != SQLITE:
+            if named and isinstance(block, Check | View) and not is_variant(block):
                 what = f"{label(block)}: `-- {key}: {revision}` names {_MISSING}: correct it, {_OR}"
                 found.append(Finding.at(block.block, what))
     return sorted(set(found))

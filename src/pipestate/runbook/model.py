@@ -274,6 +274,16 @@ def label(block: SqlBlock) -> str:
     return f"{kind} {', '.join(ids_of(block))}"
 
 
+def is_variant(block: SqlBlock | SignOff) -> bool:
+    """Tell whether a block comes from the variants file `<runbook>.sqlite.md`."""
+    return block.dialect == SQLITE
+
+
+def is_for_postgresql(block: SqlBlock) -> bool:
+    """Tell whether the runbook restricts a block to PostgreSQL, because SQLite cannot hold this state."""
+    return block.dialect == POSTGRESQL
+
+
 def _chosen(items: Iterable[N], dialect: str) -> tuple[N, ...]:
     variants: dict[str, list[N]] = {}
     for item in items:

@@ -19,7 +19,6 @@ from pipestate.runbook.frontmatter import (
 )
 from pipestate.runbook.markdown import AgainItem, Block, Fence, FrontMatter, Heading, Prose, Task, blocks
 from pipestate.runbook.model import (
-    SQLITE,
     Advice,
     Again,
     Backfill,
@@ -35,6 +34,7 @@ from pipestate.runbook.model import (
     SqlBlock,
     View,
     ids_of,
+    is_variant,
 )
 from pipestate.runbook.unread import report_hidden, report_outside
 from pipestate.runbook.variants import join
@@ -113,7 +113,7 @@ def _report_strays(parts: list[Part], found: Findings) -> None:
                     f"explains {name}, which requires `{same[0].require.text}` and so shows its own rows: take this "
                     "block out, and let the check itself select what a person needs to see",
                 )
-            if part.dialect == SQLITE and (name, part.dialect) in seen:
+            if is_variant(part) and (name, part.dialect) in seen:
                 found.at(part.block, f"evidence for {name} stands twice in one phase: keep one of them")
             seen.add((name, part.dialect))
 

@@ -118,7 +118,7 @@ def ledger_names(sql: str) -> str:
 
 def as_read_by(dialect: str, sql: str) -> str:
     """Rewrite the SQL of a block for an engine."""
-    return ledger_names(sql) if dialect == SQLITE else sql
+    return {SQLITE: ledger_names}.get(dialect, str)(sql)
 
 
 def only_postgresql(sql: str) -> list[str]:
