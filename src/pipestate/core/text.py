@@ -291,13 +291,9 @@ def parse_since(text: str, *, now: datetime) -> datetime:
     '2026-01-20T00:00:00+00:00'
     """
     try:
-        moment = datetime.fromisoformat(text.strip())
-        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except ValueError:
-        pass
-    except OverflowError as error:
-        raise ConfigError(_NO_MOMENT.format(text=text)) from error
-    try:
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(text.strip())
+            return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
         return now - parse_age(text, option="--since", units="ywdhm")
     except (ConfigError, OverflowError) as error:
         raise ConfigError(_NO_MOMENT.format(text=text)) from error

@@ -7,6 +7,7 @@ them would act with the rights of every role that drops something.
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -98,18 +99,12 @@ def read_server_guard(connection: Connection) -> ServerGuard | None:
     triggers = {row.name: row for row in connection.execute(named)}
     if not found and not triggers:
         return None
-    settings = _settings(triggers.get(TRIGGER))
+    settings = {}
+    with suppress(ValueError, AttributeError, TypeError):  # no trigger, or somebody else's comment
+        settings = dict(json.loads(triggers[TRIGGER].comment)) if TRIGGER in triggers else {}
     owner = next((row.owner for row in (*triggers.values(), *found.values())), "")
     roles, schemas = (tuple(map(str, settings.get(key, ()))) for key in ("roles", "schemas"))
     return ServerGuard(owner, roles, schemas, _fault(found, triggers))
-
-
-def _settings(trigger: Any) -> dict[str, Any]:
-    try:
-        settings = json.loads(trigger.comment) if trigger is not None and trigger.comment else {}
-    except ValueError:
-        return {}
-    return settings if isinstance(settings, dict) else {}
 
 
 def _fault(found: dict[str, Any], triggers: dict[str, Any]) -> str | None:

@@ -122,20 +122,16 @@ def observe_statements(
         raise ConfigError(
             "this database has no pg_stat_statements: create the extension, or take out the line"
         )
-    contracts = _pending_contracts(connection, pending)
-    statements = sum(
-        _observe(connection, digest, words, except_, source) for digest, words in contracts.items()
-    )
-    return {"contracts_watched": float(len(contracts)), "statements_watched": float(statements)}
-
-
-def _pending_contracts(connection: Connection, pending: Collection[str]) -> dict[str, list[str]]:
     table = qualified("rehearsal", connection.dialect.name)
     rows = connection.execute(
         text(f"SELECT watch, files FROM {table} WHERE kind = 'compat' AND watch IS NOT NULL ORDER BY id")
     )
     newest = {revision: watch for watch, files in rows for revision in files if revision in pending}
-    return {watch["digest"]: watch["words"] for watch in newest.values()}
+    contracts = {watch["digest"]: watch["words"] for watch in newest.values()}
+    statements = sum(
+        _observe(connection, digest, words, except_, source) for digest, words in contracts.items()
+    )
+    return {"contracts_watched": float(len(contracts)), "statements_watched": float(statements)}
 
 
 def _observe(
