@@ -31,7 +31,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError, PipestateError, Unreachable
-from pipestate.core.plugins import probes
+from pipestate.core.plugins import PROBES, find_plugins
 from pipestate.core.text import parse_age, plain
 from pipestate.database.drivers import message
 from pipestate.project.find import Project
@@ -238,7 +238,7 @@ def _find(name: str) -> tuple[str, Probe]:
     """Load the probe of that name; return its title for messages, too."""
     if name in OWN:
         return f"the probe {name}", OWN[name]
-    known = probes()
+    known = find_plugins(PROBES)
     if name not in known:
         raise ConfigError(
             f"there is no probe {name}; there are {', '.join(sorted({*OWN, STATEMENTS, *known}))}"

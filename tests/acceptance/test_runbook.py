@@ -72,7 +72,7 @@ def test_variants_without_a_page_are_found(books: Path) -> None:
     (books / "orders.md").rename(books / "sales.md")
     done = pipestate("runbook", "lint", cwd=books.parent)
     assert done.returncode == 2
-    assert "orders.sqlite.md:1: there is no page" in done.stdout
+    assert "orders.sqlite.md:1: there is no runbook" in done.stdout
 
 
 def test_variants_are_no_runbook_that_could_be_verified(books: Path) -> None:

@@ -105,7 +105,7 @@ def test_a_phase_that_opens_another_revision_opens_nothing(gated: Project) -> No
 def test_a_check_whose_dashes_an_editor_has_changed_is_not_prose(gated: Project, dash: str) -> None:
     gated.edit(CONTRACT, ('insist=["quiet", "approved"],', ""), ('recheck=["quiet"],', ""))
     gated.edit(PAGE, ("-- check: approved\n-- require", f"{dash} check: approved\n{dash} require"))
-    assert_refused(gated.alembic("upgrade", "head"), gated.database, f"`{dash}` is no comment of SQL")
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "is not read: write `-- check:")
     assert gated.pipestate("runbook", "lint").returncode == 2
 
 

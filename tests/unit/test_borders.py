@@ -147,7 +147,7 @@ def test_packages_import_only_what_lies_below_them(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=called)
 def test_what_each_package_may_use(path: Path) -> None:
-    if not within(path, "cli", "render", "__main__.py", "pipeline/cli", "pipeline/render", "pipeline/demo"):
+    if not within(path, "cli", "__main__.py", "pipeline/cli", "pipeline/demo"):
         assert not uses(path, "rich", "typer", "pipestate.cli", "pipestate.cli.formats"), (
             "only the command line prints"
         )

@@ -72,7 +72,7 @@ def _offered(command: str) -> Callable[..., Any] | None:
     from pipestate.core import plugins
     from pipestate.project.find import serves_application
 
-    plugin = plugins.backfills().get(command)
+    plugin = plugins.find_plugins(plugins.BACKFILLS).get(command)
     if plugin is None or (plugin.is_of_application and not serves_application(sys.argv[1:])):
         return None
     try:

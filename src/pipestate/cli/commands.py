@@ -91,7 +91,7 @@ class Commands(TyperGroup):
 
         names = list(OWN)
         hides = not serves_application()
-        for plugin in plugins.commands().values():
+        for plugin in plugins.find_plugins(plugins.COMMANDS).values():
             if hides and plugin.is_of_application and plugin.name != DEMO:
                 continue
             try:
@@ -122,7 +122,7 @@ def _own(name: str) -> Any:
 def _added(name: str) -> Any:
     from pipestate.core import plugins
 
-    plugin = plugins.commands().get(name)
+    plugin = plugins.find_plugins(plugins.COMMANDS).get(name)
     if plugin is None:
         return None
     made = plugin.load()

@@ -51,27 +51,8 @@ class Plugin:
         return ConfigError(f"{self.title} cannot be loaded: {reason}; update or uninstall that package")
 
 
-def commands() -> Mapping[str, Plugin]:
-    """Find further commands: functions that Typer understands, or `typer.Typer` groups."""
-    return _find(COMMANDS)
-
-
-def probes() -> Mapping[str, Plugin]:
-    """Find the probes of `observe`: callables of (ini, options) that return numbers by name."""
-    return _find(PROBES)
-
-
-def histories() -> Mapping[str, Plugin]:
-    """Find further sources of lines for `history`."""
-    return _find(HISTORY)
-
-
-def backfills() -> Mapping[str, Plugin]:
-    """Find the function that `pipestate backfill` runs without a name; Typer must understand it."""
-    return _find(BACKFILLS)
-
-
-def _find(group: str) -> Mapping[str, Plugin]:
+def find_plugins(group: str) -> Mapping[str, Plugin]:
+    """Find the plugins of a group by name, without importing them; docs/reference/extending.md describes each group."""
     claims: dict[str, dict[tuple[str, str], EntryPoint]] = {}
     for point in entry_points(group=group):
         claims.setdefault(point.name, {})[_distribution(point), point.value] = point

@@ -18,8 +18,10 @@ from typing import TextIO
 
 from pipestate.core.errors import ConfigError
 
-# Characters that change the display of others are as hostile as control characters.
-_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+# Characters that change the display of others, or that XML excludes, are as hostile as control characters.
+_HOSTILE_TOO = frozenset(
+    "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufffe\uffff"
+)
 # Characters that a terminal may obey, as a regular expression set for Python and PostgreSQL, which has no NUL.
 OBEYED = r"\x01-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
 _HOSTILE = re.compile(rf"(?![\x00-\x1f])[{OBEYED}]")  # a document may contain line breaks
@@ -45,10 +47,7 @@ def plain(text: str) -> str:
     >>> plain("a\x1b[31mb\nc"), plain("naïve ✓"), plain("::error x::int")
     ('a\\x1b[31mb\\nc', 'naïve ✓', '\\::error x::int')
     """
-    text = _COMMAND.sub(r"\\::", text)
-    if text.isprintable():
-        return text
-    return "".join(_visible(character) for character in text)
+    return html(_COMMAND.sub(r"\\::", text))
 
 
 def json_text(dumped: str) -> str:
@@ -106,15 +105,6 @@ def metric_label(text: str) -> str:
     return plain(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def xml(text: str) -> str:
-    r"""Escape the characters that XML documents exclude; a serializer escapes the rest.
-
-    >>> xml("a\x00b\ufffe")
-    'a\\x00b\\ufffe'
-    """
-    return plain_lines(text).replace("\ufffe", "\\ufffe").replace("\uffff", "\\uffff")
-
-
 def html(text: str) -> str:
     r"""Make every control character of a text visible; a template escapes the rest.
 
@@ -123,11 +113,7 @@ def html(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return (
-        "".join(_visible(character) for character in text)
-        .replace("\ufffe", "\\ufffe")
-        .replace("\uffff", "\\uffff")
-    )
+    return "".join(_visible(character) for character in text)
 
 
 def html_lines(text: str) -> str:
@@ -143,8 +129,7 @@ def _visible(character: str) -> str:
     if character in _NAMED:
         return _NAMED[character]
     category = unicodedata.category(character)
-    hostile = category in ("Cc", "Cs", "Zl", "Zp") or character in _BIDI
-    if not hostile:
+    if category not in ("Cc", "Cs", "Zl", "Zp") and character not in _HOSTILE_TOO:
         return character
     code = ord(character)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
@@ -306,13 +291,9 @@ def parse_since(text: str, *, now: datetime) -> datetime:
     '2026-01-20T00:00:00+00:00'
     """
     try:
-        moment = datetime.fromisoformat(text.strip())
-        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
-    except ValueError:
-        pass
-    except OverflowError as error:
-        raise ConfigError(_NO_MOMENT.format(text=text)) from error
-    try:
+        with suppress(ValueError):
+            moment = datetime.fromisoformat(text.strip())
+            return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).astimezone(UTC)
         return now - parse_age(text, option="--since", units="ywdhm")
     except (ConfigError, OverflowError) as error:
         raise ConfigError(_NO_MOMENT.format(text=text)) from error

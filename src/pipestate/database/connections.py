@@ -17,7 +17,14 @@ from sqlalchemy.exc import DBAPIError, OperationalError, PendingRollbackError
 
 from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.database import postgresql, sqlite
-from pipestate.database.drivers import TAKES_NO_WRITES, cause_of, message, refuses_writes, sqlstate
+from pipestate.database.drivers import (
+    TAKES_NO_WRITES,
+    cause_of,
+    message,
+    refuses_writes,
+    run_as_written,
+    sqlstate,
+)
 from pipestate.database.interrupt import telling
 from pipestate.database.postgresql import CONNECT_ARGUMENTS
 from pipestate.database.urls import shown, without_secrets
@@ -61,14 +68,10 @@ def name_of(on: OfEngine) -> str:
 class Engine(Protocol):
     """Interface of an engine; the modules of the engines document the functions.
 
-    `IS_FILE`: the database is a file with one writer, without server or sessions.
-    `HAS_ROLES`: tables and functions belong to roles, possibly to other roles.
-    `HAS_SETTINGS`: SQL can set a value until the end of the transaction.
+    `IS_FILE`: the database is a file with one writer, without server, sessions, roles or settings of a transaction.
     """
 
     IS_FILE: bool
-    HAS_ROLES: bool
-    HAS_SETTINGS: bool
 
     def create_engine(self, url: sa.URL, *, readonly: bool) -> sa.Engine: ...
     def begin_reading(
@@ -203,7 +206,7 @@ def send(connection: Connection, *statements: str) -> None:
     """Run statements without results, in one round trip if the driver supports it, as psycopg2 does."""
     together = connection.dialect.driver == "psycopg2"
     for statement in ("; ".join(statements),) if together else statements:
-        connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        run_as_written(connection, statement)
 
 
 def _cannot_reach(url: URL, error: DBAPIError) -> str:

@@ -49,6 +49,11 @@ def cause_of(error: PendingRollbackError) -> DBAPIError | None:
     return before
 
 
+def run_as_written(connection: Connection, sql: str) -> "CursorResult[*tuple[Any, ...]]":
+    """Run SQL without parameters: a `%` or a colon in it is only a character."""
+    return connection.exec_driver_sql(sql, execution_options={"no_parameters": True})
+
+
 def planned_anew(connection: Connection, sql: str) -> str:
     """Make the text of a query unique if the driver caches plans by text: psycopg 3 and asyncpg.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from pipestate.database.drivers import run_as_written
 from pipestate.database.interrupt import listen
 
 # Session settings of a check, independent of role, database, psqlrc and env.py.
@@ -39,8 +40,6 @@ CATALOGUE_FIRST = (
     "WHERE s.name <> 'pg_catalog'::name AND NOT pg_catalog.starts_with(s.name::text, 'pg_temp_')), 'pg_temp')"
 )
 IS_FILE = False
-HAS_ROLES = True
-HAS_SETTINGS = True
 CONNECT_TIMEOUT_S = 10
 CONNECT_ARGUMENTS = {"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "pipestate"}
 # Set per transaction instead of per session or at its start: PgBouncer refuses a connection with such options,
@@ -134,9 +133,7 @@ def address(url: sa.URL) -> tuple[object, ...]:
 
 def _set_session(connection: sa.Connection) -> None:
     """Apply the session settings until the end of the transaction or savepoint, in one round trip."""
-    connection.exec_driver_sql(
-        f"SELECT {', '.join(session_settings())}", execution_options={"no_parameters": True}
-    )
+    run_as_written(connection, f"SELECT {', '.join(session_settings())}")
 
 
 def _quoted(connection: sa.Connection, names: Sequence[str]) -> str:

@@ -12,8 +12,6 @@ from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.database.drivers import on_sqlite
 
 IS_FILE = True
-HAS_ROLES = False
-HAS_SETTINGS = False
 
 # Actions that a read may perform. Listed pragmas serve as table-valued functions, which need the same action.
 READS = frozenset(

@@ -5,7 +5,6 @@ view `drift` compares them. Rehearsals compare the definitions before and after.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -14,16 +13,16 @@ from pathlib import Path
 from sqlalchemy import Connection, select
 
 from pipestate.core.errors import ConfigError, PipestateError
-from pipestate.core.text import from_here
+from pipestate.core.text import from_here, listed
 from pipestate.database.connections import choose
-from pipestate.ledger.state import find_foreign_owner, has_ledger, look, require_trusted
+from pipestate.database.drivers import run_as_written
+from pipestate.ledger.state import has_ledger, is_readable, require_trusted
 from pipestate.ledger.tables import in_utc, ledger_on, qualified
 from pipestate.project.file_hashes import hash_file
 from pipestate.project.graph import Position
 from pipestate.project.revision_files import read_revision
 from pipestate.verify.read import read
 
-AS_WRITTEN = {"no_parameters": True}
 HERE = Path(__file__).parent
 # On PostgreSQL the query is the body of a ledger function; a rehearsal works without a ledger.
 FILES = {
@@ -31,7 +30,6 @@ FILES = {
     "sqlite": HERE / "schema_digest.sqlite.sql",
 }
 BODY = "$definitions$"
-MOST_NAMED = 3  # names per sentence
 NO_RECORD = (
     "this database has no record of its schema: install the ledger (pipestate ledger install), and put guard(context) "
     "into env.py; the next upgrade records it"
@@ -58,9 +56,7 @@ def definitions_settings(dialect: str) -> tuple[str, ...]:
 
 def read_definitions(connection: Connection) -> dict[str, str]:
     """Read the definition of every object by its name, with its owner and rights."""
-    found = connection.exec_driver_sql(
-        definitions_query(connection.dialect.name), execution_options=AS_WRITTEN
-    )
+    found = run_as_written(connection, definitions_query(connection.dialect.name))
     return {
         f"{kind} {named(schema, name)}": ", ".join(part for part in (rights, definition) if part)
         for schema, kind, name, definition, rights, _ in found
@@ -104,9 +100,7 @@ class Drift:
             return f"the schema's record cannot be compared ({self.incomparable}); the next upgrade records it anew"
         if not self.differences:
             return None
-        more = len(self.differences) - MOST_NAMED
-        shown = ", ".join(str(each) for each in self.differences[:MOST_NAMED])
-        return f"schema differs from its record: {shown}" + (f" and {more} more" if more > 0 else "")
+        return f"schema differs from its record: {listed(map(str, self.differences))}"
 
 
 def read_drift(connection: Connection, *, schema: str | None = None) -> Drift | None:
@@ -125,7 +119,7 @@ def read_drift(connection: Connection, *, schema: str | None = None) -> Drift | 
         return None
     view = qualified("drift", connection.dialect.name)
     query = f"SELECT kind, schema, name, change FROM {view} ORDER BY schema, name, kind"
-    rows = connection.exec_driver_sql(query, execution_options=AS_WRITTEN).all()
+    rows = run_as_written(connection, query).all()
     server = next((row.name for row in rows if row.kind == "server"), None)
     found = (
         Difference(row.kind, named(row.schema, row.name) if schema is None else row.name, row.change)
@@ -148,10 +142,7 @@ def edited_files(connection: Connection, position: Position) -> tuple[str, ...]:
 
     Return an empty tuple without a ledger that this role may read.
     """
-    state = look(connection)
-    if not state.installed or state.missing or position.version_table is None:
-        return ()
-    if find_foreign_owner(connection):
+    if position.version_table is None or not is_readable(connection):
         return ()
     edited, reused = [], []
     for revision, title, recorded in _recorded(connection, position.version_table):
@@ -168,18 +159,13 @@ def edited_files(connection: Connection, position: Position) -> tuple[str, ...]:
     said = []
     if edited:
         said.append(
-            f"edited after it was applied here: {_listed(edited)}; write a new revision for a new change"
+            f"edited after it was applied here: {listed(edited)}; write a new revision for a new change"
         )
     if reused:
         said.append(
-            f"applied here with another content, so the id was reused: {_listed(reused)}; give the new file its own id"
+            f"applied here with another content, so the id was reused: {listed(reused)}; give the new file its own id"
         )
     return tuple(said)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _recorded(connection: Connection, version_table: str) -> list[tuple[str, str | None, str]]:

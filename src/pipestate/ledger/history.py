@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, Connection, Select, Table, select
@@ -116,7 +117,7 @@ def _source(
             query = query.where(own.c.runbook == wanted.runbook)
         if column is not None:
             query = query.where(own.c[column].in_([each for each in kinds if wanted.any_of(kinds[each])]))
-        found = ((row, row._mapping) for row in connection.execute(query))
+        rows = [(row, row._mapping) for row in connection.execute(query)]
         return [
             Entry(
                 in_utc(values[at]),
@@ -127,7 +128,7 @@ def _source(
                 row.revision,
                 values.get("role"),
             )
-            for row, values in found
+            for row, values in rows
         ]
 
     return Source(tuple(kinds.values()), read)
@@ -187,33 +188,34 @@ SOURCES = (
 
 def installed_sources() -> tuple[list[Source], list[PipestateError]]:
     """Load the entry points `pipestate.history`; return the sources and the errors of broken ones."""
-    from pipestate.core.plugins import histories  # loads importlib.metadata, which most commands do not need
+    from pipestate.core.plugins import (
+        HISTORY,
+        find_plugins,
+    )  # loads importlib.metadata; most commands need none
 
     sources: list[Source] = []
     errors: list[PipestateError] = []
-    for plugin in histories().values():
+    for plugin in find_plugins(HISTORY).values():
         try:
-            sources.append(_load(plugin))
+            source = plugin.load()
+            if not isinstance(source, Source):
+                what = (
+                    f"{plugin.title} is no pipestate.ledger.history.Source: update or uninstall that package"
+                )
+                errors.append(ConfigError(what))
+            else:
+                sources.append(replace(source, read=partial(_read_of, plugin, source)))
         except PipestateError as error:
             errors.append(error)
     return sources, errors
 
 
-def _load(plugin: "Plugin") -> Source:
-    source = plugin.load()
-    if not isinstance(source, Source):
-        raise ConfigError(
-            f"{plugin.title} is no pipestate.ledger.history.Source: update or uninstall that package"
-        )
-
-    def read(connection: Connection, wanted: Wanted) -> Sequence[Entry]:
-        try:
-            with connection.begin_nested():
-                return list(source.read(connection, wanted))
-        except PipestateError:
-            raise
-        except Exception as error:  # a plugin may raise any exception
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise Unreachable(f"{plugin.title} failed: {reason}") from error
-
-    return replace(source, read=read)
+def _read_of(plugin: "Plugin", source: Source, connection: Connection, wanted: Wanted) -> Sequence[Entry]:
+    try:
+        with connection.begin_nested():
+            return list(source.read(connection, wanted))
+    except PipestateError:
+        raise
+    except Exception as error:  # a plugin may raise any exception
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise Unreachable(f"{plugin.title} failed: {reason}") from error

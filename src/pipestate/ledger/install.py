@@ -16,12 +16,12 @@ from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 from pipestate.core.errors import OWN_SQLSTATE, ConfigError
 from pipestate.database.connections import choose
-from pipestate.database.drivers import message, sqlstate
+from pipestate.database.drivers import message, run_as_written, sqlstate
 from pipestate.database.queries import filled
 from pipestate.ledger.drift import definitions_query
 from pipestate.ledger.functions import install_block
 from pipestate.ledger.state import refuse_foreign_owner
-from pipestate.ledger.tables import SCHEMA, Ledger, ledger_on
+from pipestate.ledger.tables import SCHEMA, ledger_on
 from pipestate.verify.session_safety import ARCHIVE
 
 POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
@@ -38,7 +38,7 @@ def install(connection: Connection) -> None:
     """Install the ledger through this connection; the caller commits."""
     for statement in additions(connection) + statements(connection.dialect.name):
         try:
-            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+            run_as_written(connection, statement)
         except DBAPIError as error:
             if sqlstate(error) == OWN_SQLSTATE:
                 raise ConfigError(message(error).splitlines()[0]) from error
@@ -46,8 +46,8 @@ def install(connection: Connection) -> None:
 
 
 def statements(dialect: str, *, only: Sequence[str] | None = None) -> list[str]:
-    """Render the installation; `only` names tables and excludes the views."""
-    return choose(STATEMENTS, dialect)(only)
+    """Render the installation; `only` names tables, and excludes the views."""
+    return choose({"postgresql": _on_postgresql, "sqlite": _on_sqlite}, dialect)(only)
 
 
 def additions(connection: Connection) -> list[str]:
@@ -72,23 +72,21 @@ def _on_postgresql(only: Sequence[str] | None) -> list[str]:
 
 def _on_sqlite(only: Sequence[str] | None) -> list[str]:
     found = []
-    for table in _chosen_tables(ledger_on("sqlite"), only):
+    for table in _tables("sqlite", only):
         found.append(_tidy(str(CreateTable(table, if_not_exists=True).compile(dialect=SQLITE))))
         found += [
             str(CreateIndex(each, if_not_exists=True).compile(dialect=SQLITE)) for each in table.indexes
         ]
-    if only is None:
-        for view in view_statements("sqlite"):
-            name = view.split()[2]
-            found += [f"DROP VIEW IF EXISTS {name}", view.removesuffix(";")]
+    for view in view_statements("sqlite") if only is None else ():
+        found += [f"DROP VIEW IF EXISTS {view.split()[2]}", view.removesuffix(";")]
     return found
 
 
-STATEMENTS = {"postgresql": _on_postgresql, "sqlite": _on_sqlite}
-
-
 def block(*, only: Sequence[str] | None = None, functions: str | None = None) -> str:
-    """Render the block's body, which needs the variables of DECLARE; `functions` replaces the default."""
+    """Render the block's body, which needs the variables of DECLARE; `functions` replaces the default.
+
+    `only` names tables, and excludes the views.
+    """
     parts = [
         "  PERFORM pg_catalog.set_config('search_path', 'pg_catalog', true);",
         REFUSE_NAMESAKE,
@@ -98,7 +96,7 @@ def block(*, only: Sequence[str] | None = None, functions: str | None = None) ->
             for schema in (SCHEMA, ARCHIVE)
         ),
     ]
-    for table in _chosen_tables(ledger_on("postgresql"), only):
+    for table in _tables("postgresql", only):
         create = _indented(_tidy(str(CreateTable(table).compile(dialect=POSTGRESQL))), 4)
         parts.append(f"  IF to_regclass('{table}') IS NULL THEN\n{create};\n  END IF;")
         parts.append(_add_missing(table))
@@ -106,8 +104,7 @@ def block(*, only: Sequence[str] | None = None, functions: str | None = None) ->
             made = CreateIndex(index).compile(dialect=POSTGRESQL)
             parts.append(f"  IF to_regclass('{SCHEMA}.{index.name}') IS NULL THEN\n    {made};\n  END IF;")
     parts.append(functions or install_block())
-    if only is None:
-        parts += [_indented(view, 2) for view in view_statements("postgresql")]
+    parts += [_indented(view, 2) for view in view_statements("postgresql")] if only is None else []
     parts.append("  PERFORM pg_catalog.set_config('search_path', path_before, true);")
     return "\n".join(parts)
 
@@ -125,13 +122,13 @@ def _add_missing(table: Table) -> str:
   END IF;"""
 
 
+def _tables(dialect: str, only: Sequence[str] | None) -> list[Table]:
+    tables = ledger_on(dialect).tables
+    return [table for table in tables if only is None or table.name.removeprefix(f"{SCHEMA}_") in only]
+
+
 def _indented(text: str, by: int) -> str:
     return "\n".join(" " * by + line for line in text.splitlines())
-
-
-def _chosen_tables(ledger: Ledger, only: Sequence[str] | None) -> list[Table]:
-    """List the ledger tables named in `only`, or all tables."""
-    return [table for table in ledger.tables if only is None or table.name.removeprefix(f"{SCHEMA}_") in only]
 
 
 def view_statements(dialect: str) -> list[str]:

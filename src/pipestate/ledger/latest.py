@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from pipestate.database.drivers import run_as_written
 from pipestate.ledger.state import has_ledger, require_trusted
 from pipestate.ledger.tables import query
 
@@ -64,5 +65,4 @@ def last_observations(connection: Connection) -> tuple[LastObservation, ...]:
 
 
 def _rows(connection: Connection, name: str) -> list[Any]:
-    read = query(name, connection.dialect.name)
-    return list(connection.exec_driver_sql(read, execution_options={"no_parameters": True}).mappings())
+    return list(run_as_written(connection, query(name, connection.dialect.name)).mappings())

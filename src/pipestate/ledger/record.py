@@ -13,14 +13,12 @@ from enum import StrEnum
 from typing import Any
 from unicodedata import category, normalize
 
-from sqlalchemy import Connection, TextClause, bindparam, insert, null, select, text
+from sqlalchemy import Connection, bindparam, insert, null, select, text
 
 from pipestate.core.errors import ConfigError
 from pipestate.database.connections import choose, engine_of
 from pipestate.ledger.state import (
     LedgerState,
-    describe_foreign,
-    foreign_records,
     make_own,
     require_ledger,
     this_database,
@@ -28,7 +26,7 @@ from pipestate.ledger.state import (
 from pipestate.ledger.tables import ledger_on, query
 from pipestate.project.graph import Position
 from pipestate.runbook.model import Phase, Runbook, SignOff
-from pipestate.verify.report import Gate, PhaseReport, Report, RunbookReport, Verdict, count
+from pipestate.verify.report import Gate, Report, count
 from pipestate.verify.session_safety import foreign_owner_query
 
 # A container's user is often root, so the launcher or the CI names the person.
@@ -93,13 +91,32 @@ def record_report(
     require_ledger(connection)
     asked = [(runbook, phase) for runbook, phase in report.phases() if phase.gate in (Gate.OPEN, Gate.CLOSED)]
     for runbook, phase in asked:
-        values = _phase_values(runbook, phase) | {
+        values = {
+            "runbook": runbook.name,
+            "phase": phase.name,
+            "gate": str(phase.gate),
+            "runbook_sha256": runbook.sha256,
+            "phase_sha256": phase.text_sha256,
+            "duration_ms": round(sum(verdict.duration_ms for verdict in phase.checks), 1),
+            **count(phase.checks),
             "event": Event(event),
             "actor": actor or who(),
             "revision": revision or report.database.revision,
             "reason": reason,
         }
-        _insert(connection, values, [_result_values(verdict) for verdict in phase.checks])
+        results = [
+            {
+                "check_id": verdict.check_id,
+                "outcome": str(verdict.outcome),
+                "level": str(verdict.level),
+                "required": verdict.require,
+                "observed": dict(verdict.observed),
+                "message": verdict.message,
+                "duration_ms": verdict.duration_ms,
+            }
+            for verdict in phase.checks
+        ]
+        _insert(connection, values, results)
     return len(asked)
 
 
@@ -131,14 +148,11 @@ def record_event(
         "duration_ms": duration_ms,
         "title": title,
         "file_sha256": file_sha256,
-        "version_table": version_table and _resolved(connection, version_table),
+        "version_table": version_table
+        and text(choose(_VERSION_TABLE, connection)).bindparams(version_table=version_table),
         "dropped": null() if dropped is None else list(dropped),
     }
     _insert(connection, values, [])
-
-
-def _resolved(connection: Connection, version_table: str) -> TextClause:
-    return text(choose(_VERSION_TABLE, connection)).bindparams(version_table=version_table)
 
 
 def _insert(connection: Connection, values: Mapping[str, Any], results: list[dict[str, Any]]) -> None:
@@ -149,37 +163,13 @@ def _insert(connection: Connection, values: Mapping[str, Any], results: list[dic
         connection.execute(insert(ledger.result), [{"run_id": run_id, **result} for result in results])
 
 
-def _phase_values(runbook: RunbookReport, phase: PhaseReport) -> dict[str, Any]:
-    return {
-        "runbook": runbook.name,
-        "phase": phase.name,
-        "gate": str(phase.gate),
-        "runbook_sha256": runbook.sha256,
-        "phase_sha256": phase.text_sha256,
-        "duration_ms": round(sum(verdict.duration_ms for verdict in phase.checks), 1),
-        **count(phase.checks),
-    }
-
-
-def _result_values(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "check_id": verdict.check_id,
-        "outcome": str(verdict.outcome),
-        "level": str(verdict.level),
-        "required": verdict.require,
-        "observed": dict(verdict.observed),
-        "message": verdict.message,
-        "duration_ms": verdict.duration_ms,
-    }
-
-
 def record_schema(connection: Connection, revision: str | None) -> None:
     """Record the current schema; PostgreSQL skips a record that equals the last one."""
     from pipestate.ledger.functions import (
         require_functions,  # reads every function; other writers do not need it
     )
 
-    if engine_of(connection).HAS_ROLES:
+    if not engine_of(connection).IS_FILE:
         require_functions(connection)
     statement = text(query("record_schema", connection.dialect.name)).bindparams(
         bindparam("revision"), bindparam("actor")
@@ -236,13 +226,9 @@ def record_rehearsal(connection: Connection, done: Rehearsed) -> None:
 def adopt(connection: Connection, *, revision: str | None) -> str | None:
     """Change records of other databases into records of this one; describe them, else return None."""
     require_ledger(connection)
-    found = foreign_records(connection)
-    if not found:
-        return None
-    make_own(connection)
-    described = describe_foreign(found)
-    record_event(connection, Event.ADOPT, revision=revision, reason=described)
-    return described
+    if adopted := make_own(connection):
+        record_event(connection, Event.ADOPT, revision=revision, reason=adopted)
+    return adopted
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +242,6 @@ class SignOffRequest:
     @property
     def address(self) -> str:
         return f"{self.runbook.name}/{self.phase.name}/{self.signoff.id}"
-
-    def applies_at(self, position: Position) -> bool:
-        return position.place(self.phase.from_, self.phase.until) is None
 
 
 def find_signoff(name: str, runbooks: Sequence[Runbook], position: Position) -> SignOffRequest:
@@ -279,7 +262,9 @@ def find_signoff(name: str, runbooks: Sequence[Runbook], position: Position) -> 
         raise ConfigError(
             f"no runbook asks for {name}; " + (f"there are {known}" if known else "none here has a sign-off")
         )
-    chosen = found if "/" in name else [asked for asked in found if asked.applies_at(position)]
+    chosen = found
+    if "/" not in name:
+        chosen = [each for each in found if position.place(each.phase.from_, each.phase.until) is None]
     if len(chosen) == 1:
         return chosen[0]
     at = f"at revision {position.current or 'base'}"

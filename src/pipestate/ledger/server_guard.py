@@ -7,9 +7,9 @@ them would act with the rights of every role that drops something.
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
@@ -18,8 +18,8 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import OWN_SQLSTATE, ConfigError, Unreachable
 from pipestate.database.connections import engine_of
-from pipestate.database.drivers import message, sqlstate
-from pipestate.ledger.state import require_ledger, require_trusted
+from pipestate.database.drivers import message, run_as_written, sqlstate
+from pipestate.ledger.state import require_ledger
 from pipestate.ledger.tables import query
 
 SCHEMA = TRIGGER = "pipestate_guard"
@@ -30,6 +30,7 @@ TRIGGERS = {
 }
 NO_RIGHT = "42501"
 INSTALL = "pipestate guard install"
+REPAIR = f"to repair the guard in the server: {INSTALL}"
 _FUNCTION = re.compile(
     rf"CREATE OR REPLACE FUNCTION {SCHEMA}\.(?P<name>\w+)\(\).*?AS (?P<tag>\$\w*\$)(?P<body>.*?)(?P=tag);",
     re.DOTALL,
@@ -60,7 +61,6 @@ def install_server_guard(
     """Create or update the functions and event triggers; the exemptions replace earlier ones."""
     _require_server(connection)
     require_ledger(connection)
-    require_trusted(connection)
     owner = connection.execute(text(query("server_guard_owner"))).first()
     if owner is not None and not owner.is_trusted:
         raise ConfigError(f"the schema {SCHEMA} belongs to {owner.owner}: drop it, then run the same again")
@@ -99,39 +99,27 @@ def read_server_guard(connection: Connection) -> ServerGuard | None:
     triggers = {row.name: row for row in connection.execute(named)}
     if not found and not triggers:
         return None
-    settings = _settings(triggers.get(TRIGGER))
+    settings = {}
+    with suppress(ValueError, AttributeError, TypeError):  # no trigger, or somebody else's comment
+        settings = dict(json.loads(triggers[TRIGGER].comment)) if TRIGGER in triggers else {}
     owner = next((row.owner for row in (*triggers.values(), *found.values())), "")
     roles, schemas = (tuple(map(str, settings.get(key, ()))) for key in ("roles", "schemas"))
     return ServerGuard(owner, roles, schemas, _fault(found, triggers))
-
-
-def _settings(trigger: Any) -> dict[str, Any]:
-    try:
-        settings = json.loads(trigger.comment) if trigger is not None and trigger.comment else {}
-    except ValueError:
-        return {}
-    return settings if isinstance(settings, dict) else {}
 
 
 def _fault(found: dict[str, Any], triggers: dict[str, Any]) -> str | None:
     """Name the first part that is missing, disabled, altered, or of another owner."""
     for name, (event, function) in TRIGGERS.items():
         trigger, routine = triggers.get(name), found.get(function)
-        if trigger is None:
-            return f"the event trigger {name} of the guard in the server is gone; to create it: {INSTALL}"
-        if trigger.enabled != "A":
-            return f"the event trigger {name} of the guard in the server is disabled; to enable it: {INSTALL}"
-        if (trigger.event, trigger.function, trigger.every_tag) != (event, f"{SCHEMA}.{function}", True):
-            return f"the event trigger {name} of the guard in the server was altered; to repair it: {INSTALL}"
-        body = functions()[function][1]
-        if routine is None or sha256(routine.body.encode()).digest() != sha256(body.encode()).digest():
-            return f"the function {SCHEMA}.{function} was altered, or is of another version; to update it: {INSTALL}"
-        if routine.definer or routine.config != '{"search_path=pg_catalog, pg_temp"}':
-            return (
-                f"the function {SCHEMA}.{function} has other settings than it should; to repair it: {INSTALL}"
-            )
+        wanted = ("A", event, f"{SCHEMA}.{function}", True)
+        if trigger is None or (trigger.enabled, trigger.event, trigger.function, trigger.every_tag) != wanted:
+            return f"the event trigger {name} is missing, disabled or altered; {REPAIR}"
+        body, settings = functions()[function][1], (False, '{"search_path=pg_catalog, pg_temp"}')
+        if routine is None or (routine.definer, routine.config) != settings or routine.body != body:
+            return f"the function {SCHEMA}.{function} is missing, altered or of another version; {REPAIR}"
         if routine.owner != trigger.owner:
-            return f"the function {SCHEMA}.{function} belongs to {routine.owner}, its trigger to {trigger.owner}; to repair it: {INSTALL}"
+            owners = f"belongs to {routine.owner}, its trigger to {trigger.owner}"
+            return f"the function {SCHEMA}.{function} {owners}; {REPAIR}"
     return None
 
 
@@ -143,7 +131,7 @@ def _require_server(connection: Connection) -> None:
 def _run(connection: Connection, statements: Sequence[str]) -> None:
     try:
         for statement in statements:
-            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+            run_as_written(connection, statement)
     except DBAPIError as error:
         said = message(error).splitlines()[0]
         if sqlstate(error) == OWN_SQLSTATE:

@@ -2,15 +2,16 @@
 
 import json
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.types import DateTime
 
 from pipestate.core.text import many, size
 from pipestate.database.connections import choose, engine_of
-from pipestate.ledger.state import find_foreign_owner, has_ledger, look
-from pipestate.ledger.tables import query
+from pipestate.database.drivers import run_as_written
+from pipestate.ledger.state import has_ledger, is_readable
+from pipestate.ledger.tables import in_utc, query
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,7 @@ def find_soft_drops(connection: Connection) -> list[SoftDropped]:
 def readable_soft_drops(connection: Connection) -> list[SoftDropped]:
     """Find soft-dropped objects; return an empty list unless the ledger exists, is trusted and readable."""
     if not engine_of(connection).IS_FILE:
-        state = look(connection)
-        if find_foreign_owner(connection) is not None or not state.installed or state.missing:
+        if not is_readable(connection):
             return []
         if not connection.exec_driver_sql(query("may_read_soft_drops")).scalar():
             return []
@@ -58,19 +58,18 @@ def find_orphans(connection: Connection) -> str | None:
     """Name the tables with hidden columns that have no ledger entry; SQLite hides no columns in place."""
     if engine_of(connection).IS_FILE:
         return None
-    found = connection.exec_driver_sql(query("orphans"), execution_options={"no_parameters": True}).scalar()
+    found = run_as_written(connection, query("orphans")).scalar()
     return str(found) if found else None
 
 
 def _find_on_postgresql(connection: Connection) -> list[SoftDropped]:
     if not has_ledger(connection):
         return []
-    rows = connection.exec_driver_sql(query("soft_drops"), execution_options={"no_parameters": True})
     return [
         SoftDropped(
             r.id, r.kind, r.name, r.revision, tuple(r.columns), r.at, r.rows if r.rows > 0 else None, r.bytes
         )
-        for r in rows
+        for r in run_as_written(connection, query("soft_drops"))
     ]
 
 
@@ -86,7 +85,6 @@ def _find_on_sqlite(connection: Connection) -> list[SoftDropped]:
         definition = json.loads(row.definition)
         columns = tuple(column["name"] for column in definition.get("columns", ()))
         count = int(connection.exec_driver_sql(f"SELECT count(*) FROM {row.id}").scalar_one())
-        at = row.at if row.at.tzinfo is not None else row.at.replace(tzinfo=UTC)
-        also = definition.get("baseline")
+        also, at = definition.get("baseline"), in_utc(row.at)
         found.append(SoftDropped(row.id, row.kind, row.name, row.revision, columns, at, count, None, also))
     return found

@@ -6,7 +6,7 @@ databases; `pipestate ledger adopt` changes them into records of this one. A SQL
 all its records count.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, null, select, upd
 from pipestate.core.errors import OWN_SQLSTATE, ConfigError
 from pipestate.core.text import many, plain
 from pipestate.database.connections import choose, engine_of
+from pipestate.database.drivers import run_as_written
 from pipestate.ledger.tables import SCHEMA, VIEWS, ledger_on, qualified, query
 from pipestate.project.graph import FOUND
 from pipestate.verify.read import HOW_TO_INSTALL, NO_LEDGER
@@ -36,9 +37,7 @@ class LedgerState:
 def look(connection: Connection) -> LedgerState:
     """Compare this database's ledger with the definition; reads only the catalogue."""
     dialect = connection.dialect.name
-    rows = connection.exec_driver_sql(
-        query("ledger_columns", dialect), execution_options={"no_parameters": True}
-    )
+    rows = run_as_written(connection, query("ledger_columns", dialect))
     found = {str(relation): set(str(columns).split(",")) for relation, columns in rows}
     ledger = ledger_on(dialect)
     if ledger.run.name not in found:
@@ -61,6 +60,12 @@ def has_ledger(connection: Connection, seen: LedgerState | None = None) -> bool:
     return state.installed
 
 
+def is_readable(connection: Connection) -> bool:
+    """Tell whether there is a ledger, up to date and owned by a trusted role."""
+    state = look(connection)
+    return state.installed and not state.missing and find_foreign_owner(connection) is None
+
+
 def require_ledger(connection: Connection, seen: LedgerState | None = None) -> None:
     """Refuse a missing or outdated ledger, or one owned by another role.
 
@@ -80,42 +85,9 @@ def older(state: LedgerState) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Foreign:
-    """Copied records of one kind, and the databases in which they were written."""
-
-    kind: str
-    rows: int
-    databases: tuple[str, ...]
-
-
 def this_database(connection: Connection) -> ColumnElement[Any]:
     """Return the SQL expression for the database in which a record is written."""
     return choose(HERE, connection)
-
-
-def foreign_records(connection: Connection) -> list[Foreign]:
-    """List the records of other databases."""
-    found = []
-    for name, kind in KINDS.items():
-        table = _table(connection, name)
-        query = select(table.c.database, func.count()).where(table.c.database != _here(connection))
-        rows = connection.execute(query.group_by(table.c.database).order_by(table.c.database)).all()
-        if rows:
-            names = tuple(_name(row[0]) for row in rows)
-            found.append(Foreign(kind, sum(int(row[1]) for row in rows), names))
-    return found
-
-
-def describe_foreign(found: Sequence[Foreign]) -> str:
-    """Count the records by kind, and name their databases.
-
-    >>> describe_foreign([Foreign("sign-off", 2, ("shop",)), Foreign("record", 1, ("shop",))])
-    '2 sign-offs, 1 record of the database shop'
-    """
-    names = dict.fromkeys(name for each in found for name in each.databases)
-    counts = ", ".join(many(each.rows, each.kind) for each in found)
-    return f"{counts} of the database {', '.join(names)}"
 
 
 def foreign_warning(connection: Connection) -> tuple[str, ...]:
@@ -136,11 +108,19 @@ def foreign_warning(connection: Connection) -> tuple[str, ...]:
     return (f"records of the database {names} do not count here; to adopt them: pipestate ledger adopt",)
 
 
-def make_own(connection: Connection) -> None:
-    """Change the records of other databases into records of this one."""
-    for name in KINDS:
+def make_own(connection: Connection) -> str | None:
+    """Change the records of other databases into records of this one; describe them, else return None."""
+    counts, others = [], dict[str, None]()
+    for name, kind in KINDS.items():
         table, here = _table(connection, name), _here(connection)
-        connection.execute(update(table).where(table.c.database != here).values(database=here))
+        foreign = table.c.database != here
+        names = connection.execute(
+            select(table.c.database).where(foreign).distinct().order_by(table.c.database)
+        )
+        others |= dict.fromkeys(map(_name, names.scalars()))
+        rows = connection.execute(update(table).where(foreign).values(database=here)).rowcount
+        counts += [many(rows, kind)] if rows else []
+    return f"{', '.join(counts)} of the database {', '.join(others)}" if counts else None
 
 
 def _table(connection: Connection, name: str) -> Table:
@@ -197,8 +177,7 @@ def find_foreign_owner(connection: Connection) -> str | None:
 
     The owner of the version table is also trusted, if this connection or its transaction knows that table.
     """
-    if not engine_of(connection).HAS_ROLES:
+    if engine_of(connection).IS_FILE:
         return None
-    query = foreign_owner_query(version_table=connection.info.get(FOUND))
-    found = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).first()
+    found = run_as_written(connection, foreign_owner_query(version_table=connection.info.get(FOUND))).first()
     return None if found is None else MESSAGE % (found.what, found.owner, found.me)

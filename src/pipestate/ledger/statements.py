@@ -15,6 +15,7 @@ from sqlalchemy import Connection, insert, text
 
 from pipestate.core.errors import ConfigError
 from pipestate.database.connections import engine_of
+from pipestate.database.drivers import run_as_written
 from pipestate.ledger.drift import definitions_query
 from pipestate.ledger.record import who
 from pipestate.ledger.state import require_ledger, this_database
@@ -53,8 +54,7 @@ def find_source(connection: Connection) -> StatementSource | None:
 
 def read_objects(connection: Connection) -> Objects:
     """Read the definition of every object that a statement can name, by schema, kind and name."""
-    definitions = definitions_query(connection.dialect.name)
-    rows = connection.exec_driver_sql(definitions, execution_options={"no_parameters": True})
+    rows = run_as_written(connection, definitions_query(connection.dialect.name))
     return {(row[0], row[1], row[2]): row[3] for row in rows if row[1] not in NEVER_NAMED}
 
 
@@ -122,20 +122,16 @@ def observe_statements(
         raise ConfigError(
             "this database has no pg_stat_statements: create the extension, or take out the line"
         )
-    contracts = _pending_contracts(connection, pending)
-    statements = sum(
-        _observe(connection, digest, words, except_, source) for digest, words in contracts.items()
-    )
-    return {"contracts_watched": float(len(contracts)), "statements_watched": float(statements)}
-
-
-def _pending_contracts(connection: Connection, pending: Collection[str]) -> dict[str, list[str]]:
     table = qualified("rehearsal", connection.dialect.name)
     rows = connection.execute(
         text(f"SELECT watch, files FROM {table} WHERE kind = 'compat' AND watch IS NOT NULL ORDER BY id")
     )
     newest = {revision: watch for watch, files in rows for revision in files if revision in pending}
-    return {watch["digest"]: watch["words"] for watch in newest.values()}
+    contracts = {watch["digest"]: watch["words"] for watch in newest.values()}
+    statements = sum(
+        _observe(connection, digest, words, except_, source) for digest, words in contracts.items()
+    )
+    return {"contracts_watched": float(len(contracts)), "statements_watched": float(statements)}
 
 
 def _observe(

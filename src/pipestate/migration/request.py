@@ -315,7 +315,7 @@ def is_covered(*names: str) -> bool:
 
 
 def _is_setting() -> bool:
-    return engine_of(op.get_context()).HAS_SETTINGS
+    return not engine_of(op.get_context()).IS_FILE
 
 
 def has_passed(context: MigrationContext, runbook: Runbook, phase: Phase) -> bool:

@@ -205,7 +205,7 @@ def alembic_config(project: Project, url: URL) -> Config:
     if configuration is not None:
         config.config_ini_section = configuration.section
         if configuration.toml is not None:
-            config.toml_file_name = str(configuration.toml.path)
+            config.toml_file_name = str(configuration.toml)
     config.set_main_option("script_location", str(project.scripts).replace("%", "%%"))
     config.print_stdout = _to_stderr  # type: ignore[method-assign]
     spelt = url_for_env_py(project, url)

@@ -8,7 +8,7 @@ import configparser
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,31 +26,41 @@ _POSSIBLE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One or two configuration files; the ini takes precedence over pyproject.toml, as in Alembic."""
+    """One or two configuration files; the ini takes precedence over pyproject.toml, as in Alembic.
 
-    ini: "Ini | None"
-    toml: "Pyproject | None"
+    `table` is `[tool.alembic]`; `%(here)s` in a value is the directory of the file.
+    """
+
+    path: Path
     section: str
+    ini: "Ini | None"
+    table: Mapping[str, Any] | None
 
     @property
-    def path(self) -> Path:
-        file = self.ini or self.toml
-        assert file is not None
-        return file.path
+    def toml(self) -> Path | None:
+        return self.path.with_name(PYPROJECT) if self.table is not None else None
 
     def option(self, name: str) -> str | None:
         """Return an option of Alembic's section; None if it is missing or empty."""
         found = self.ini.option(self.section, name) if self.ini else None
-        listed = self.toml is not None and isinstance(self.toml.table.get(name), list)
+        listed = self.table is not None and isinstance(self.table.get(name), list)
         return found or (None if listed else next(iter(self.options(name)), None))
 
     def options(self, name: str) -> list[str]:
-        """Return a list option, which only pyproject.toml supports."""
-        return self.toml.texts(name) if self.toml else []
+        """Return a string or a list of strings of pyproject.toml; other types count as missing."""
+        value = self.table.get(name) if self.table is not None else None
+        try:
+            here = {"here": self.path.resolve().parent.as_posix()}
+            items = value if isinstance(value, list) else [value]
+            return [item % here for item in items if isinstance(item, str)]
+        except (KeyError, ValueError, TypeError) as error:
+            raise ConfigError(
+                f"{self.toml}: {name} in [tool.alembic] has a % that is neither %(here)s nor escaped as %%"
+            ) from error
 
     def flag(self, name: str) -> bool:
         found = self.ini.option(self.section, name) if self.ini else None
-        return found == "true" if found else bool(self.toml and self.toml.table.get(name) is True)
+        return found == "true" if found else bool(self.table and self.table.get(name) is True)
 
     def lines(self, section: str) -> Mapping[str, str]:
         """Return the lines of another section of the ini, unchanged."""
@@ -59,18 +69,17 @@ class Configuration:
 
 def read_configuration(path: Path, section: str | None) -> Configuration:
     """Read a file and its counterpart in the same directory; `section` is Alembic's `--name`."""
-    toml, beside = read_pyproject(path.with_name(PYPROJECT)), path.with_name("alembic.ini")
-    if path.name != PYPROJECT:
-        ini: Ini | None = read_ini(path)
-    elif toml is None:
+    table, beside = read_pyproject(path.with_name(PYPROJECT)), path.with_name("alembic.ini")
+    if path.name == PYPROJECT and table is None:
         raise ConfigError(f"{path} has no [tool.alembic]: add it, or name the project's alembic.ini")
-    else:
-        ini = read_ini(beside) if beside.is_file() else None
+    if path.name == PYPROJECT and beside.is_file():
+        path = beside
+    ini = read_ini(path) if path.name != PYPROJECT else None
     name = section or "alembic"
-    if ini is not None and name not in ini.sections() and (toml is None or section is not None):
+    if ini is not None and name not in ini.sections() and (table is None or section is not None):
         there = ", ".join(f"[{each}]" for each in ini.sections()) or "none"
         raise ConfigError(f"{ini.path} has no section [{name}]; there are {there}: name one with --name")
-    return Configuration(ini, toml, name)
+    return Configuration(path, name, ini, table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,28 +142,8 @@ def _fault(path: Path, error: configparser.Error) -> str:
     return f"{path}:{first}: this line is neither a [section] nor `name = value`: correct it"
 
 
-@dataclass(frozen=True, slots=True)
-class Pyproject:
-    """The table and its file; `%(here)s` in a value is the directory of the file."""
-
-    path: Path
-    table: Mapping[str, Any]
-
-    def texts(self, name: str) -> list[str]:
-        """Return a string of the table, or a list of strings; other types count as missing."""
-        value = self.table.get(name)
-        try:
-            here = {"here": self.path.resolve().parent.as_posix()}
-            items = value if isinstance(value, list) else [value]
-            return [item % here for item in items if isinstance(item, str)]
-        except (KeyError, ValueError, TypeError) as error:
-            raise ConfigError(
-                f"{self.path}: {name} in [tool.alembic] has a % that is neither %(here)s nor escaped as %%"
-            ) from error
-
-
-def read_pyproject(path: Path) -> Pyproject | None:
-    """Read the table; None if the file or the table is missing."""
+def read_pyproject(path: Path) -> Mapping[str, Any] | None:
+    """Read `[tool.alembic]`; None if the file or the table is missing."""
     if not path.is_file():
         return None
     import tomllib
@@ -167,7 +156,7 @@ def read_pyproject(path: Path) -> Pyproject | None:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     table = data.get("tool", {}).get("alembic")
-    return Pyproject(path, table) if isinstance(table, dict) else None
+    return table if isinstance(table, dict) else None
 
 
 # Directories named in a project's configuration. Packages are located without an import.
@@ -197,58 +186,42 @@ def version_directories(configuration: Configuration, scripts: Path) -> tuple[Pa
 
     A missing directory counts as empty, as in Alembic.
     """
-    named = _split(configuration) or configuration.options("version_locations")
-    found = (_find(name, "version_locations", configuration) for name in named)
-    return tuple(found) or (scripts / "versions",)
+    ini, section = configuration.ini, configuration.section
+    named = configuration.options("version_locations")
+    if ini and (text := ini.option(section, "version_locations")):
+        separators = (
+            (name, ini.option(section, name)) for name in ("path_separator", "version_path_separator")
+        )
+        option, separator = next(((name, given) for name, given in separators if given), ("", None))
+        if separator is not None and separator not in SEPARATORS:
+            raise ConfigError(f"{ini.path}: {option} is {separator}; it may be {', '.join(SEPARATORS)}")
+        parts = text.split(SEPARATORS[separator]) if separator else re.split(r", *|\s+", text)
+        named = [part.strip() for part in parts if part.strip()]
+    return tuple(_find(name, "version_locations", configuration) for name in named) or (scripts / "versions",)
 
 
 def _find(text: str, option: str, configuration: Configuration) -> Path:
     """Find a directory of a package, or a path beside its file or, like Alembic, in the current directory."""
     path, file = Path(text), configuration.path
-    if not path.is_absolute() and ":" in text:
-        return _in_package(text, option, configuration)
-    beside = from_here(file.resolve().parent / path)
-    places = {place.resolve(): place for place in (beside, from_here(path)) if place.is_dir()}
-    if len(places) > 1:
-        raise ConfigError(
-            f"{file}: {option} is the relative path {path}, which lies beside that file and here as well: "
-            f"write %(here)s/{path}"
-        )
-    return next(iter(places.values()), beside)
-
-
-def _in_package(text: str, option: str, configuration: Configuration) -> Path:
+    home = file.resolve().parent
+    if path.is_absolute() or ":" not in text:
+        beside = from_here(home / path)
+        places = {place.resolve(): place for place in (beside, from_here(path)) if place.is_dir()}
+        if len(places) > 1:
+            raise ConfigError(
+                f"{file}: {option} is the relative path {path}, which lies beside that file and here as well: "
+                f"write %(here)s/{path}"
+            )
+        return next(iter(places.values()), beside)
     package, *parts = text.split(":")
     folder = Path(*package.split("."), *parts)
-    for root in _import_path(configuration):
+    prepended = re.split(r"[,;:\s]+", configuration.option("prepend_sys_path") or "")
+    roots = [home / entry for entry in (*prepended, *configuration.options("prepend_sys_path"), "src")]
+    roots += [Path(entry) for entry in sys.path if entry]
+    for root in (*roots, *home.parents):  # the last for a file inside the package that it names
         if (root / folder).is_dir():
             return from_here(root / folder)
     raise ConfigError(
-        f"{configuration.path}: {option} is {text}, and that package is found neither beside the file nor on "
+        f"{file}: {option} is {text}, and that package is found neither beside the file nor on "
         "prepend_sys_path nor installed here: name the directory with --scripts"
     )
-
-
-def _import_path(configuration: Configuration) -> Iterator[Path]:
-    """List the directories that Python would search for the project's packages."""
-    home = configuration.path.resolve().parent
-    prepended = re.split(r"[,;:\s]+", configuration.option("prepend_sys_path") or "")
-    for entry in (*prepended, *configuration.options("prepend_sys_path"), "src"):
-        yield home / entry
-    yield from (Path(entry) for entry in sys.path if entry)
-    yield from home.parents  # for a file inside the package that it names
-
-
-def _split(configuration: Configuration) -> list[str]:
-    ini = configuration.ini
-    text = ini.option(configuration.section, "version_locations") if ini else None
-    if ini is None or not text:
-        return []
-    names = ("path_separator", "version_path_separator")
-    name = next((name for name in names if ini.option(configuration.section, name)), None)
-    if name is None:
-        return re.split(r", *|\s+", text)
-    separator = ini.option(configuration.section, name) or ""
-    if separator not in SEPARATORS:
-        raise ConfigError(f"{ini.path}: {name} is {separator}; it may be {', '.join(SEPARATORS)}")
-    return [part.strip() for part in text.split(SEPARATORS[separator]) if part.strip()]

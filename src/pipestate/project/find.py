@@ -126,21 +126,18 @@ def find_project(named: Named, environ: Mapping[str, str] | None = None) -> Proj
         return Project(None, named.scripts, (named.scripts / "versions",), named=named)
     if named.shipped:
         return _of_file(shipped_root() / "alembic.ini", named)
-    if named.config is not None:
-        return _of_file(_existing(named.config, "--config"), named)
-    if given := environ.get("ALEMBIC_CONFIG", "").strip():
-        return _of_file(_existing(Path(given), "ALEMBIC_CONFIG"), named)
+    given = {"--config": named.config, "ALEMBIC_CONFIG": environ.get("ALEMBIC_CONFIG", "").strip()}
+    for source, path in given.items():
+        if path and not Path(path).is_file():
+            known = f"an alembic.ini or a {PYPROJECT}"
+            raise ConfigError(f"there is no {path}: {source} takes the path of {known}")
+        if path:
+            return _of_file(Path(path), named)
     if Path("alembic.ini").is_file():
         return _of_file(Path("alembic.ini"), named)
     if read_pyproject(Path(PYPROJECT)) is not None:
         return _of_file(Path(PYPROJECT), named)
     raise ConfigError(f"there is no alembic.ini here: {HOW_TO_NAME_A_PROJECT}")
-
-
-def _existing(path: Path, source: str) -> Path:
-    if not path.is_file():
-        raise ConfigError(f"there is no {path}: {source} takes the path of an alembic.ini or a {PYPROJECT}")
-    return path
 
 
 def _of_file(path: Path, named: Named) -> Project:

@@ -12,13 +12,14 @@ from sqlalchemy import URL, Connection
 from sqlalchemy.exc import ProgrammingError
 
 from pipestate.core.errors import Unreachable
+from pipestate.core.text import listed
 from pipestate.database import connections as db
 from pipestate.database.connections import engine_of
+from pipestate.database.drivers import run_as_written
 from pipestate.project.graph import Chain
 from pipestate.project.version_table import DEFAULT, Locator
 
 PAUSE_S = 1.0
-MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +43,8 @@ class Readiness:
             return f"ready: the database is at {at}, ahead of this code, which does not know {newer}"
         if not self.missing:
             return f"ready: the database is at {at}"
-        more = len(self.missing) - MOST_NAMED
-        lacks = ", ".join(self.missing[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
         where = "has no version table" if self.stored is None else f"is at {at}"
-        return f"behind: the database {where} and lacks {lacks}"
+        return f"behind: the database {where} and lacks {listed(self.missing)}"
 
 
 def compare(chain: Chain, stored: tuple[str, ...] | None) -> Readiness:
@@ -81,9 +80,7 @@ def _stored_by_name(connection: Connection, locate: Locator) -> tuple[str, ...]:
     declared = locate.declared
     quote = connection.dialect.identifier_preparer.quote_identifier
     name = ".".join(quote(part) for part in (declared.schema, declared.table or DEFAULT) if part)
-    rows = connection.exec_driver_sql(
-        f"SELECT version_num FROM {name} ORDER BY 1", execution_options={"no_parameters": True}
-    )
+    rows = run_as_written(connection, f"SELECT version_num FROM {name} ORDER BY 1")
     return tuple(str(row[0]) for row in rows)
 
 

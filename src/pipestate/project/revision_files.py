@@ -11,7 +11,6 @@ from pipestate.project.graph import Chain, Revision, make_chain
 from pipestate.project.syntax import (
     UNKNOWN,
     Imported,
-    Names,
     bound,
     called_name,
     imported_names,
@@ -54,8 +53,12 @@ def gates_of(tree: ast.Module) -> tuple[str, ...]:
             elif isinstance(node, ast.Import | ast.ImportFrom):
                 aliases |= imported_names(node)
     names = bound(tree.body)
-    found = (_phase(call, names) for call in calls if _asks(call.func, aliases))
-    return tuple(dict.fromkeys(phase for phase in found if phase is not None))
+    found: dict[object, None] = {}
+    for call in calls:
+        if _asks(call.func, aliases):
+            given = [*call.args[:1], *(each.value for each in call.keywords if each.arg == "phase")]
+            found[literal(given[0], names) if given else None] = None
+    return tuple(phase for phase in found if isinstance(phase, str))
 
 
 def _asks(function: ast.expr, aliases: dict[str, str]) -> bool:
@@ -68,12 +71,6 @@ def _asks(function: ast.expr, aliases: dict[str, str]) -> bool:
         return False
     package, *middle = [*aliases[function.id].split("."), *parts]
     return package == "pipestate" and bool(middle) and middle[-1] in ASKING
-
-
-def _phase(call: ast.Call, names: Names) -> str | None:
-    named = next((keyword.value for keyword in call.keywords if keyword.arg == "phase"), None)
-    value = literal(call.args[0] if call.args else named, names)
-    return value if isinstance(value, str) else None
 
 
 # Ledger in a chain: find the revisions that install or change it.

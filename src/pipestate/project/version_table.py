@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pipestate.core.errors import ConfigError
 from pipestate.database.connections import choose
+from pipestate.database.drivers import run_as_written
 from pipestate.project.find import Project
 from pipestate.project.graph import FOUND, Chain, Position
 from pipestate.project.syntax import UNKNOWN, Names, bound, called_name, literal, parse, read_source
@@ -37,14 +38,8 @@ SELECT NULL, m.name, 1, 1 FROM sqlite_master m, pragma_table_info(m.name) c
 WHERE m.type = 'table' AND c.name = 'version_num' AND (c.type LIKE '%char%' OR c.type LIKE '%text%')
 ORDER BY 2
 """
-EVERYWHERE = {"postgresql": POSTGRESQL.format(more=""), "sqlite": SQLITE}
 # In a database with one schema per tenant: only the tenant's tables, by name if it is known.
-WITHIN = {
-    "postgresql": POSTGRESQL.format(
-        more="AND n.nspname = :schema AND c.relname = coalesce(:table, c.relname)"
-    ),
-    "sqlite": SQLITE,
-}
+WITHIN = "AND n.nspname = :schema AND c.relname = coalesce(:table, c.relname)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,20 +89,18 @@ def find_candidates(
     """Search the catalogue for candidates; `schema` and `table` restrict the search."""
     from sqlalchemy import text
 
-    known = EVERYWHERE if schema is None else WITHIN
-    query = choose(known, connection)
-    rows = connection.execute(text(query), {} if schema is None else {"schema": schema, "table": table})
-    return [
-        Candidate(schema, table, bool(visible), bool(readable)) for schema, table, visible, readable in rows
-    ]
+    query = choose(
+        {"postgresql": POSTGRESQL.format(more=WITHIN if schema else ""), "sqlite": SQLITE}, connection
+    )
+    rows = connection.execute(text(query), {"schema": schema, "table": table})
+    return [Candidate(schema, table, bool(seen), bool(readable)) for schema, table, seen, readable in rows]
 
 
 def stored_in(connection: "Connection", candidate: Candidate) -> Candidate:
     """Read the revisions of the table."""
     if not candidate.readable:
         return candidate
-    query = f"SELECT version_num FROM {candidate.quoted} LIMIT {MOST}"
-    rows = connection.exec_driver_sql(query, execution_options={"no_parameters": True})
+    rows = run_as_written(connection, f"SELECT version_num FROM {candidate.quoted} LIMIT {MOST}")
     return replace(candidate, stored=tuple(sorted(str(row[0]) for row in rows)))
 
 
@@ -139,7 +132,13 @@ def declared_in(env: Path) -> Declared:
     """Read the arguments of `configure(...)`; uncertain if they are computed or defined elsewhere."""
     if not env.is_file():
         return Declared(certain=False)
-    found = set(_configured(parse(read_source(env), env)))
+    tree = parse(read_source(env), env)
+    calls = [found for statement in tree.body for found in _calls(statement, bound(tree.body))]
+    found = {
+        tuple(_argument(call, name, names) for name in ARGUMENTS)
+        for names, call in calls
+        if called_name(call) == "configure"
+    }
     tables, schemas = ({each[number] for each in found} for number in (0, 1))
     if not found or len(tables) > 1 or len(schemas) > 1 or UNKNOWN in tables | schemas:
         return Declared(certain=False)
@@ -149,35 +148,18 @@ def declared_in(env: Path) -> Declared:
     return Declared(table, schema, str(env) if table or schema else "")
 
 
-def _configured(tree: ast.Module) -> Iterator[tuple[object, object]]:
-    """Find every call of `configure` with its table and schema; None for an omitted argument."""
-    names = bound(tree.body)
-    for visible, call in (found for statement in tree.body for found in _calls(statement, names)):
-        if called_name(call) == "configure":
-            table, schema = (_argument(call, name, visible) for name in ARGUMENTS)
-            yield table, schema
-
-
 def _argument(call: ast.Call, name: str, names: Names) -> object:
+    """Read an argument; None if it is omitted. A dictionary behind `**` is readable if it is a literal."""
     for keyword in call.keywords:
         if keyword.arg == name:
             return literal(keyword.value, names)
-    # `**options`: a literal dictionary is readable, any other may contain these arguments.
-    for keyword in call.keywords:
-        if keyword.arg is None:
-            return _in_dictionary(keyword.value, name, names)
-    return None
-
-
-def _in_dictionary(node: ast.expr, name: str, names: Names) -> object:
-    written = names.get(node.id) if isinstance(node, ast.Name) else node
-    if not isinstance(written, ast.Dict):
-        return UNKNOWN
-    for key, value in zip(written.keys, written.values, strict=True):
-        if key is None:
+    for given in (keyword.value for keyword in call.keywords if keyword.arg is None):
+        written = names.get(given.id) if isinstance(given, ast.Name) else given
+        if not isinstance(written, ast.Dict) or None in written.keys:
             return UNKNOWN
-        if literal(key, names) == name:
-            return literal(value, names)
+        for key, value in zip(written.keys, written.values, strict=True):
+            if literal(key, names) == name:
+                return literal(value, names)
     return None
 
 
@@ -224,8 +206,7 @@ class Locator:
 
     def __call__(self, connection: "Connection") -> Position:
         """Read the position on this connection, in its current snapshot."""
-        candidates = find_candidates(connection, self.schema, self._known)
-        table = choose_table(self.chain, self.declared, candidates, lambda each: stored_in(connection, each))
+        table = self._table(connection)
         if table is None:
             return self.chain.position(())
         set_found_version_table(connection, table.quoted)
@@ -233,18 +214,19 @@ class Locator:
 
     def stored(self, connection: "Connection") -> tuple[str, ...] | None:
         """Read the revisions in the version table, including unknown ones; None if the table is missing."""
-        candidates = find_candidates(connection, self.schema, self._known)
-        read = partial(stored_in, connection)
-        table = choose_table(self.chain, self.declared, candidates, read, unknown=True)
+        table = self._table(connection, unknown=True)
         return None if table is None else table.stored
 
     def within(self, schema: str) -> "Locator":
         """Restrict the search to this schema of a tenant, which must be the first on the path."""
         return Locator(self.chain, replace(self.declared, schema=None), schema)
 
-    @property
-    def _known(self) -> str | None:
-        return self.declared.table or (DEFAULT if self.declared.certain else None)
+    def _table(self, connection: "Connection", *, unknown: bool = False) -> Candidate | None:
+        known = self.declared.table or (DEFAULT if self.declared.certain else None)
+        candidates = find_candidates(connection, self.schema, known)
+        return choose_table(
+            self.chain, self.declared, candidates, partial(stored_in, connection), unknown=unknown
+        )
 
 
 def set_found_version_table(connection: "Connection", table: str | None) -> None:
@@ -274,7 +256,16 @@ def choose_table(
 
     With `unknown` it may hold revisions that the chain lacks.
     """
-    table = _chosen(chain, declared, candidates, read)
+    name = declared.table or DEFAULT
+    matching = (each for each in candidates if each.matches(name, declared.schema))
+    table = next(map(read, matching), None)
+    if declared.named and table is None:
+        _refuse_elsewhere(chain, declared, candidates, read)
+    elif not declared.named and (
+        table is None or not (table.is_of(chain) or (declared.certain and table.stored))
+    ):
+        named = [each for each in candidates if each.table == DEFAULT]
+        table = _by_content(chain, named if declared.certain else candidates, read)
     if table is not None and not table.readable:
         message = f"the version table {table} may not be read: grant SELECT on it, and USAGE on its schema"
         raise ConfigError(message)
@@ -287,35 +278,17 @@ def choose_table(
     return table
 
 
-def _chosen(
-    chain: Chain, declared: Declared, candidates: Sequence[Candidate], read: Read
-) -> Candidate | None:
-    if declared.named:
-        return _by_name(chain, declared, candidates, read)
-    visible = next((read(each) for each in candidates if each.matches(DEFAULT, None)), None)
-    if visible is not None and (visible.is_of(chain) or (declared.certain and visible.stored)):
-        return visible
-    possible = [each for each in candidates if each.table == DEFAULT] if declared.certain else candidates
-    return _by_content(chain, possible, read)
-
-
-def _by_name(
-    chain: Chain, declared: Declared, candidates: Sequence[Candidate], read: Read
-) -> Candidate | None:
-    """Return the table of that name; refuse one that is merely outside the search path."""
+def _refuse_elsewhere(chain: Chain, declared: Declared, candidates: Sequence[Candidate], read: Read) -> None:
+    """Refuse a table of the declared name outside the search path, and a possibly misspelt option."""
     name = declared.table or DEFAULT
-    matching = [each for each in candidates if each.matches(name, declared.schema)]
-    if matching:
-        return read(matching[0])
     elsewhere = [each for each in candidates if each.table == name and declared.schema is None]
-    if declared.source == "--version-table":  # possibly misspelt
+    if declared.source == "--version-table":
         elsewhere += [each for each in map(read, candidates[:MOST_TABLES]) if each.is_of(chain)]
     if elsewhere:
         raise ConfigError(
             f"{declared.source} names the version table {name}, which the search path does not find; there "
             f"is {_listed(elsewhere)}: {HOW_TO_NAME_A_TABLE}"
         )
-    return None
 
 
 def _by_content(chain: Chain, candidates: Sequence[Candidate], read: Read) -> Candidate | None:

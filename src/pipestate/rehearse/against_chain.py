@@ -14,10 +14,11 @@ from sqlalchemy import URL, Connection, text
 from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.database import connections as db
 from pipestate.database.connections import choose, engine_of
+from pipestate.database.drivers import run_as_written
 from pipestate.database.embedded import embedded_versions
 from pipestate.database.queries import named_query
 from pipestate.database.urls import shown
-from pipestate.ledger.drift import AS_WRITTEN, Difference, definitions_query, definitions_settings, named
+from pipestate.ledger.drift import Difference, definitions_query, definitions_settings, named
 from pipestate.ledger.install import install
 from pipestate.ledger.state import has_ledger
 from pipestate.project.graph import Chain, Position
@@ -104,8 +105,8 @@ def read_schema(connection: Connection, position: Position) -> Schema:
     """Read the definitions that drift compares, and name those of pipestate and of the version table."""
     dialect = connection.dialect.name
     for setting in definitions_settings(dialect):
-        connection.exec_driver_sql(setting, execution_options=AS_WRITTEN)
-    rows = connection.exec_driver_sql(definitions_query(dialect), execution_options=AS_WRITTEN).all()
+        run_as_written(connection, setting)
+    rows = run_as_written(connection, definitions_query(dialect)).all()
     found = {(row.schema, row.kind, row.name): str(row.definition) for row in rows if not row.left_out}
     versions = position.version_table or ""
     own = {key for key in found if _is_of(versions, key) or HIDDEN.search(found[key])}

@@ -9,22 +9,20 @@ from pipestate.core.errors import PipestateError
 Value = int | Decimal | str | bool
 
 ROWS = "rows"
-MAX_DIGITS = 100
 
 _COMPARISON = re.compile(
     r"""
-    (?: (?P<column> [^\W\d][\w$]* ) \s* )?
-    (?: (?P<op> <= | >= | != | <> | == | = | < | > ) \s* )?
-    (?: (?: '(?P<string> (?:[^']|'')*+ )' | (?P<number> -?[0-9]+(?:\.[0-9]+)? ) (?![\w.%])
-          | (?P<truth> (?i:true|false) ) (?!\S) ) \s* )?
+    (?P<column> [^\W\d][\w$]* ) \s* (?P<op> <= | >= | != | = | < | > ) \s*
+    (?: '(?P<string> (?:[^']|'')*+ )' | (?P<number> -?[0-9]{1,100}(?:\.[0-9]{1,100})? ) (?![\w.%])
+      | (?P<truth> (?i:true|false) ) (?!\S) ) \s*
     """,
     re.VERBOSE,
 )
 _AND = re.compile(r"and\b\s*", re.IGNORECASE)
-_WORD = re.compile(r"\s*(\S+)")
-
-_OPERATORS_MISSPELT = {"==": "=", "<>": "!="}
-_FORM = "write it like `stuck_pct < 1.0 and total >= 1`, or `rows = 0`"
+_FORM = (
+    "a comparison is a column, one of = != < <= > >=, and a number, a 'string', true or false, as "
+    "`stuck_pct < 1.0 and total >= 1`, or `rows = 0`; compute the rest, as `or` and NULL, in the query"
+)
 
 
 class RequirementError(PipestateError):
@@ -77,68 +75,31 @@ def literal(value: Value) -> str:
 
 
 def parse_requirement(text: str) -> Requirement:
-    """Parse a criterion; RequirementError explains the fault and the correct form."""
+    """Parse a criterion; RequirementError names the faulty part and the correct form."""
     text, position = text.strip(), 0
     comparisons = []
-    while True:
-        found = _COMPARISON.match(text, position)
-        assert found is not None  # every part is optional
-        comparisons.append(_comparison(text, found))
-        if found.end() == len(text):
+    while found := _COMPARISON.match(text, position):
+        comparisons.append(_comparison(found))
+        position = found.end()
+        if position == len(text):
             return Requirement(text, tuple(comparisons))
-        joined, word = _AND.match(text, found.end()), _word(text, found.end())
-        if not joined:
-            advice = "make it one column of the query" if word.lower() == "or" else _FORM
-            raise RequirementError(f"expected `and` or the end of the criterion, not {word}: {advice}")
+        if not (joined := _AND.match(text, position)):
+            break
         position = joined.end()
+    raise RequirementError(f"cannot read {text[position:][:40] or 'the end'}: {_FORM}")
 
 
-def _comparison(text: str, found: re.Match[str]) -> Comparison:
+def _comparison(found: re.Match[str]) -> Comparison:
     """Read a comparison; refuse one that could never be evaluated: lint reports it before a run."""
-    column, op = found["column"], found["op"]
-    if column is None:
-        word = _word(text, found.start())
-        raise RequirementError(f"expected a column of the query, or `rows`, not {word}: {_FORM}")
-    column = ROWS if column.lower() == ROWS else column
-    if op is None:
-        word = _word(text, found.end("column"))
-        raise RequirementError(f"expected = != < <= > or >= after {column}, not {word}: {_FORM}")
-    if op in _OPERATORS_MISSPELT:
-        raise RequirementError(f"{op} is not an operator here: write {_OPERATORS_MISSPELT[op]}")
-    comparison = Comparison(column, op, _value(text, found))
-    if isinstance(comparison.value, bool) and op not in ("=", "!="):
+    column, op, digits = found["column"], found["op"], found["number"]
+    value: Value = (found["truth"] or "").lower() == "true"
+    if found["string"] is not None:
+        value = found["string"].replace("''", "'")
+    elif digits is not None:
+        value = Decimal(digits) if "." in digits else int(digits)
+    comparison = Comparison(ROWS if column.lower() == ROWS else column, op, value)
+    if isinstance(value, bool) and op not in ("=", "!="):
         raise RequirementError(f"{column} {comparison.required}: true and false take = or !=")
-    if column == ROWS and isinstance(comparison.value, bool | str):
+    if comparison.column == ROWS and isinstance(value, bool | str):
         raise RequirementError(f"rows {comparison.required}: `rows` is a number, compare it with one")
     return comparison
-
-
-def _value(text: str, found: re.Match[str]) -> Value:
-    string, digits, truth = found["string"], found["number"], found["truth"]
-    if string is not None:
-        return string.replace("''", "'")
-    if digits is not None and len(digits) > MAX_DIGITS:
-        raise RequirementError(f"a number of {len(digits)} digits: write one of at most {MAX_DIGITS}")
-    if digits is not None:
-        return Decimal(digits) if "." in digits else int(digits)
-    if truth is not None:
-        return truth.lower() == "true"
-    word, before = _word(text, found.end("op")), f"{found['column']} {found['op']}"
-    raise RequirementError(f"expected a literal after `{before}`, not {word}: {_advice(word)}")
-
-
-def _word(text: str, at: int) -> str:
-    word = _WORD.match(text, at)
-    return word[1] if word else "the end"
-
-
-def _advice(word: str) -> str:
-    if word.lower() == "null":
-        return "NULL never passes; have the query return a number or a boolean, as (x IS NULL) AS x_missing"
-    if word.startswith("'"):
-        return "close the string with a single quote"
-    if word.startswith('"'):
-        return "a string stands in single quotes"
-    if re.match(r"[+\-.]?\d", word):
-        return "write a number as 12, -3 or 99.5"
-    return "a literal is a number, a 'string', true or false; compare columns with each other in the query"

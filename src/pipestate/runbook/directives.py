@@ -6,7 +6,6 @@ check that is silently skipped would look like a check that passes.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 from pipestate.runbook.criterion import RequirementError, parse_requirement
@@ -32,39 +31,28 @@ _ALMOST = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Directives:
-    """Directive values by key, and the SQL below them."""
-
-    values: dict[str, str]
-    sql: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Directive:
-    key: str
-    value: str
-    index: int
-
-
-def read_directives(fence: Fence, found: Findings) -> Directives | None:
-    """Read the directives of a block; return None for prose."""
+def read_directives(fence: Fence, found: Findings) -> tuple[dict[str, str], str] | None:
+    """Read the directives of a block, and the SQL below them; return None for prose."""
     lines = fence.content.split("\n")
-    top = list(_leading(lines))
+    top = {index: (key, value) for index, key, value in _leading(lines)}
     # A directive below SQL is a comment, so its check would be weaker than written.
-    first = {directive.index for directive in top}
     for index, line in enumerate(lines):
-        if index not in first and mentions_directives(line):
+        if index not in top and mentions_directives(line):
             found.add(fence.line, f"`{line.strip()}` stands below SQL: directives go to the top of the block")
-    if not any(directive.key in KNOWN for directive in top):
+    if not any(key in KNOWN for key, _ in top.values()):
         return None
-    sql = "\n".join(lines[top[-1].index + 1 :])
-    return Directives(_values(top, fence.line, found), sql)
+    values: dict[str, str] = {}
+    for key, value in top.values():
+        if fault := _fault(key, value, values):
+            found.add(fence.line, fault)
+        if key in KNOWN:
+            values.setdefault(key, value)
+    return values, "\n".join(lines[max(top) + 1 :])
 
 
 def has_directives(content: str) -> bool:
     """Tell whether this text would be a check, evidence, view or backfill in a SQL fence."""
-    return any(directive.key in KNOWN for directive in _leading(content.split("\n")))
+    return any(key in KNOWN for _, key, _ in _leading(content.split("\n")))
 
 
 def is_directive(line: str) -> bool:
@@ -82,7 +70,7 @@ def almost_directive(line: str, *, in_comment: bool = False) -> str | None:
     """Explain why a line resembles a directive but is ignored, with the correct form; None for other lines.
 
     >>> almost_directive("—— check: late-orders")
-    '`——` is no comment of SQL, so this line is not read: write `-- check: late-orders`'
+    '`—— check: late-orders` is not read: write `-- check: late-orders`'
     >>> almost_directive("-- check late-orders")
     '`-- check late-orders` is not read: write `-- check: late-orders`'
     >>> almost_directive("-- check that nobody writes"), almost_directive("-- check: late-orders")
@@ -91,23 +79,15 @@ def almost_directive(line: str, *, in_comment: bool = False) -> str | None:
     match = _ALMOST.fullmatch(line.strip())
     if not match or not (match["mark"] or in_comment):
         return None
-    mark, key, value = match["mark"], match["key"].lower(), match["value"].removesuffix("*/").strip()
-    is_meant = _is_value_of(key, value)
-    if key not in KNOWN:
-        close = get_close_matches(key, [*KINDS, "require"], n=1, cutoff=0.75)
-        if not (close and match["colon"] and _is_value_of(close[0], value)):
-            return None
-        return f"`{line.strip()}` is not read: did you mean `-- {close[0]}:`?"
-    written = f"write `-- {key}: {value}`"
-    if mark is None or not mark.startswith("--"):
-        sign = mark or "/*"
-        is_none = "is no comment of SQL" if sign[0] != "/" or sign == "//" else "holds no directives"
-        return (
-            f"`{sign}` {is_none}, so this line is not read: {written}" if match["colon"] or is_meant else None
-        )
-    if match["colon"] == ":" and not match["around"]:
-        return None
-    return f"`{line.strip()}` is not read: {written}" if is_meant else None
+    key, value = match["key"].lower(), match["value"].removesuffix("*/").strip()
+    is_comment, colon = (match["mark"] or "").startswith("--"), match["colon"]
+    if key in KNOWN:
+        is_right = is_comment and colon == ":" and not match["around"]
+        is_meant = not is_right and (_is_value_of(key, value) or (not is_comment and bool(colon)))
+    else:
+        key = next(iter(get_close_matches(key, [*KINDS, "require"], n=1, cutoff=0.75)), "")
+        is_meant = bool(colon) and _is_value_of(key, value)
+    return f"`{line.strip()}` is not read: write `-- {key}: {value}`" if is_meant else None
 
 
 def _is_value_of(key: str, value: str) -> bool:
@@ -120,8 +100,8 @@ def _is_value_of(key: str, value: str) -> bool:
     return key in KINDS and all(is_id(each.strip()) for each in value.split(","))
 
 
-def _leading(lines: list[str]) -> Iterator[_Directive]:
-    """Yield the directives before the SQL; other comments and blank lines may separate them."""
+def _leading(lines: list[str]) -> Iterator[tuple[int, str, str]]:
+    """Yield index, key and value of the directives before the SQL; comments and blank lines may separate them."""
     for index, line in enumerate(lines):
         if line.strip() and not line.lstrip().startswith("--"):
             return
@@ -129,31 +109,21 @@ def _leading(lines: list[str]) -> Iterator[_Directive]:
             key, value = match["key"].lower(), match["value"]
             # `-- https://…` is a comment; `-- check:late-orders` is clearly a directive.
             if key in KNOWN or not value or value[0].isspace():
-                yield _Directive(key, value.strip(), index)
+                yield index, key, value.strip()
 
 
-def _values(directives: list[_Directive], at: int, found: Findings) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for key, value in ((directive.key, directive.value) for directive in directives):
-        if key not in KNOWN:
-            close = get_close_matches(key, KNOWN, n=1)
-            advice = (
-                f"did you mean `-- {close[0]}:`?"
-                if close
-                else (
-                    f"the directives are {', '.join(KNOWN)}; "
-                    "a comment in such a block must not begin with a word and a colon"
-                )
-            )
-            found.add(at, f"unknown directive `-- {key}:`: {advice}")
-        elif key in values:
-            advice = "join the two with `and`" if key == "require" else "keep one of them"
-            found.add(at, f"`-- {key}:` stands twice in one block: {advice}")
-        elif not value:
-            found.add(at, f"`-- {key}:` says nothing: write its value on the same line")
-        if key in KNOWN:
-            values.setdefault(key, value)
-    return values
+def _fault(key: str, value: str, before: dict[str, str]) -> str | None:
+    if key not in KNOWN:
+        advice = (
+            f"the directives are {', '.join(KNOWN)}; a comment here must not begin with a word and a colon"
+        )
+        if close := get_close_matches(key, KNOWN, n=1):
+            advice = f"did you mean `-- {close[0]}:`?"
+        return f"unknown directive `-- {key}:`: {advice}"
+    if key in before:
+        advice = "join the two with `and`" if key == "require" else "keep one of them"
+        return f"`-- {key}:` stands twice in one block: {advice}"
+    return None if value else f"`-- {key}:` says nothing: write its value on the same line"
 
 
 # Time span in a check's SQL: `-- window: 24 hours`, and `again: …, over `48 hours``.

@@ -1,7 +1,7 @@
 """Front matter: the YAML with the runbook's name and the revisions between which each phase applies.
 
 The reader uses YAML nodes instead of loaded values. Nodes keep their lines, show duplicate keys, and keep
-`0012` as text instead of the number 10.
+`0012` as text.
 """
 
 from __future__ import annotations
@@ -18,10 +18,8 @@ from pipestate.runbook.model import Findings, is_id
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
+TRUE = ("true", "yes", "on")
 FORM = "begin the file with `---`, `runbook: its-name`, `phases:` and their names, `---`"
-
-_TAG = "tag:yaml.org,2002:"
-_KINDS = {"int": "number", "float": "number", "bool": "boolean", "timestamp": "date", "null": "blank"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,148 +41,113 @@ class Header:
 
 def read_header(block: FrontMatter, found: Findings) -> Header:
     """Read the front matter, and report its faults to `found`."""
-    root = _compose(block, found)
-    if root is None:
-        return Header()
-    reader = _Reader(found, offset=block.line + 1)
-    fields = reader.fields(root, "the front matter", ("runbook", "default", "phases"))
-    name, phases = fields.get("runbook"), fields.get("phases")
-    if name is None:
-        found.add(block.line, "the front matter has no `runbook:`: name the runbook there")
-    if phases is None:
-        found.add(block.line, "the front matter has no `phases:`: list them there, in order")
-    return Header(
-        name=reader.name_of_runbook(name) if name else "",
-        default=reader.truth("default", fields.get("default")),
-        phases=reader.phases(phases) if phases else {},
-    )
-
-
-def _compose(block: FrontMatter, found: Findings) -> Node | None:
     import yaml  # a migration without a runbook does not load it
 
     try:
-        root: Node | None = yaml.compose(block.content, Loader=yaml.SafeLoader)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line if error.problem_mark else 0
-        found.add(block.line + 1 + line, f"the front matter is not YAML: {error.problem or error.context}")
-        return None
+        root: Node | None = yaml.compose(block.content, Loader=yaml.BaseLoader)
     except (yaml.YAMLError, RecursionError) as error:
-        found.add(block.line, f"the front matter is not YAML: {str(error).splitlines()[0]}")
-        return None
+        mark = getattr(error, "problem_mark", None)
+        said = getattr(error, "problem", None) or str(error).splitlines()[0]
+        found.add(block.line + 1 + mark.line if mark else block.line, f"the front matter is not YAML: {said}")
+        return Header()
     if root is None:
         found.add(block.line, f"the front matter is empty: {FORM}")
-    return root
+        return Header()
+    reader = _Reader(found, offset=block.line + 1)
+    fields = reader.fields(root, "the front matter", ("runbook", "default", "phases"))
+    if "runbook" not in fields:
+        found.add(block.line, "the front matter has no `runbook:`: name the runbook there")
+    if "phases" not in fields:
+        found.add(block.line, "the front matter has no `phases:`: list them there, in order")
+    default = str(fields["default"].value).lower() if "default" in fields else "false"
+    if default not in (*TRUE, "false", "no", "off"):
+        reader.fault(fields["default"], "`default:` must be true or false")
+    return Header(
+        reader.runbook(fields["runbook"]) if "runbook" in fields else "",
+        default in TRUE,
+        reader.phases(fields["phases"]) if "phases" in fields else {},
+    )
 
 
+@dataclass(frozen=True, slots=True)
 class _Reader:
     """Convert YAML nodes to values; report each fault with its line in the file."""
 
-    def __init__(self, found: Findings, offset: int) -> None:
-        self._found = found
-        self._offset = offset
+    found: Findings
+    offset: int
+
+    def runbook(self, node: Node) -> str:
+        """Read the runbook's name, which must equal its file name: commands accept either."""
+        name, file = self.text("runbook", node) or "", PurePath(self.found.path).name
+        if name and not is_id(name):
+            self.fault(node, f"`runbook: {name}`: a name is lower-case letters, digits and hyphens")
+        elif name and file != f"{name}.md":
+            this = file.removesuffix(".md")
+            other = f", or write `runbook: {this}` here" if is_id(this) else ""
+            self.fault(node, f"`runbook: {name}` stands in a file of another name: call it {name}.md{other}")
+        return name
 
     def phases(self, node: Node) -> dict[str, PhaseHeader]:
         if not node.value:
-            self._fault(node, "`phases:` is empty: list the phases, in order")
+            self.fault(node, "`phases:` is empty: list the phases, in order")
             return {}
-        entries = dict(self._entries(node, "phases"))
-        for name, (key, _) in entries.items():
+        phases = {}
+        for name, key, value in self.entries(node, "phases"):
             if not is_id(name):
-                self._fault(key, f"phase `{name}`: a name is lower-case letters, digits and hyphens")
-        return {name: self._phase(name, key, value) for name, (key, value) in entries.items()}
+                self.fault(key, f"phase `{name}`: a name is lower-case letters, digits and hyphens")
+            bare = value.value in ("", "null", "~")
+            fields = {} if bare else self.fields(value, f"phase {name}", ("from", "until", "opens"))
+            from_, until = (self.text(key, fields.get(key)) for key in ("from", "until"))
+            opens = tuple(self.revisions(fields["opens"])) if "opens" in fields else ()
+            phases[name] = PhaseHeader(key.start_mark.line + self.offset, from_, until, opens)
+        return phases
 
-    def _phase(self, name: str, key: Node, node: Node) -> PhaseHeader:
-        line = key.start_mark.line + self._offset
-        if _kind(node) == "null":
-            return PhaseHeader(line)
-        fields = self.fields(node, f"phase {name}", ("from", "until", "opens"))
-        return PhaseHeader(
-            line,
-            from_=self._text("from", fields.get("from")),
-            until=self._text("until", fields.get("until")),
-            opens=tuple(self._revisions("opens", fields.get("opens"))),
-        )
+    def revisions(self, node: Node) -> Iterator[str]:
+        if isinstance(node.value, str) or any(isinstance(item, tuple) for item in node.value):
+            self.fault(node, '`opens:` must be a list of revisions, as opens: ["ae10"]')
+            return
+        if not node.value:
+            self.fault(
+                node, "`opens:` is empty: take it out, and the phase opens every revision that asks it"
+            )
+        for item in node.value:
+            if text := self.text("opens", item):
+                yield text
+
+    def text(self, key: str, node: Node | None) -> str | None:
+        if node is None:
+            return None
+        if not isinstance(node.value, str):
+            self.fault(node, f"`{key}:` must be one text")
+        elif not node.value.strip():
+            self.fault(node, f"`{key}:` says nothing: give its value or leave the key out")
+        else:
+            return node.value.strip()
+        return None
 
     def fields(self, node: Node, where: str, allowed: tuple[str, ...]) -> dict[str, Node]:
         fields = {}
-        for name, (key, value) in self._entries(node, where):
+        for name, key, value in self.entries(node, where):
             if name not in allowed:
-                self._fault(key, f"unknown key `{name}` in {where}: it takes {', '.join(allowed)}")
+                self.fault(key, f"unknown key `{name}` in {where}: it takes {', '.join(allowed)}")
             fields[name] = value
         return fields
 
-    def _entries(self, node: Node, where: str) -> Iterator[tuple[str, tuple[Node, Node]]]:
-        from yaml import nodes
-
-        if not isinstance(node, nodes.MappingNode):
-            self._fault(node, f"{where} must be keys with values, as `key: value`")
+    def entries(self, node: Node, where: str) -> Iterator[tuple[str, Node, Node]]:
+        if isinstance(node.value, str) or not all(isinstance(item, tuple) for item in node.value):
+            self.fault(node, f"{where} must be keys with values, as `key: value`")
             return
         seen: set[str] = set()
         for key, value in node.value:
             name = str(key.value)
             if name in seen:
-                self._fault(key, f"`{name}` stands twice in {where}: keep one of them")
+                self.fault(key, f"`{name}` stands twice in {where}: keep one of them")
             else:
-                yield name, (key, value)
+                yield name, key, value
             seen.add(name)
 
-    def name_of_runbook(self, node: Node) -> str:
-        """Read the runbook's name, which must equal its file name: commands accept either."""
-        text, file = self._text("runbook", node) or "", PurePath(self._found.path).name
-        if text and not is_id(text):
-            self._fault(node, f"`runbook: {text}`: a name is lower-case letters, digits and hyphens")
-        elif text and file != f"{text}.md":
-            this = file.removesuffix(".md")
-            other = f", or write `runbook: {this}` here" if is_id(this) else ""
-            self._fault(node, f"`runbook: {text}` stands in a file of another name: call it {text}.md{other}")
-        return text
-
-    def truth(self, key: str, node: Node | None) -> bool:
-        if node is None:
-            return False
-        if _kind(node) != "bool":
-            self._fault(node, f"`{key}:` must be true or false")
-        return str(node.value).lower() in ("true", "yes", "on")
-
-    def _revisions(self, key: str, node: Node | None) -> Iterator[str]:
-        from yaml import nodes
-
-        if node is None:
-            return
-        if not isinstance(node, nodes.SequenceNode):
-            self._fault(node, f'`{key}:` must be a list of revisions, as {key}: ["ae10"]')
-            return
-        if not node.value:
-            self._fault(
-                node, f"`{key}:` is empty: take it out, and the phase opens every revision that asks it"
-            )
-        for item in node.value:
-            if text := self._text(key, item):
-                yield text
-
-    def _text(self, key: str, node: Node | None) -> str | None:
-        """Read a text, and refuse an unquoted revision that YAML parses as another type."""
-        from yaml import nodes
-
-        if node is None or (_kind(node) == "str" and str(node.value).strip()):
-            return str(node.value).strip() if node else None
-        if not isinstance(node, nodes.ScalarNode):
-            self._fault(node, f"`{key}:` must be one text")
-        elif _kind(node) in ("null", "str"):
-            self._fault(node, f"`{key}:` says nothing: give its value or leave the key out")
-        else:
-            kind = _KINDS.get(_kind(node), _kind(node))
-            why = f"`{node.value}` is a {kind} to YAML (0012 would become 10)"
-            self._fault(node, f'{why}: put it in quotes, as {key}: "{node.value}"')
-        return None
-
-    def _fault(self, node: Node, message: str) -> None:
-        self._found.add(node.start_mark.line + self._offset, message)
-
-
-def _kind(node: Node) -> str:
-    return str(node.tag).removeprefix(_TAG)
+    def fault(self, node: Node, message: str) -> None:
+        self.found.add(node.start_mark.line + self.offset, message)
 
 
 # Split the file into phases, and compare them with the front matter.
@@ -236,12 +199,10 @@ def report_mismatch(header: Header, cut: list[Section], found: Findings) -> None
         first = written.setdefault(str(section.name), section.line)
         if first != section.line:
             found.add(section.line, f"phase {section.name} stands twice, first on line {first}: join the two")
-    if not header.phases:
-        return
-    for name in (name for name in written if is_id(name) and name not in header.phases):
-        found.add(written[name], f"phase {name} is not in the front matter: add it to `phases:`")
-    for name in (name for name in header.phases if name not in written):
-        found.add(header.phases[name].line, f"phase {name} has no section: add a heading `## Phase: {name}`")
-    if set(written) == set(header.phases) and list(written) != list(header.phases):
+    names = [name for name in written if is_id(name)]
+    if header.phases and names != list(header.phases):
         line = next(iter(header.phases.values())).line
-        found.add(line, f"`phases:` has another order than the sections, {', '.join(written)}: use one order")
+        there = ", ".join(names) or "none"
+        found.add(
+            line, f"`phases:` has {', '.join(header.phases)}, the sections are {there}: make both the same"
+        )

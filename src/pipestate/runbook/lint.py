@@ -9,7 +9,7 @@ from pipestate.core.errors import RunbookError
 from pipestate.runbook.directives import stands_in
 from pipestate.runbook.files import beside, is_beside, read_beside, read_text, runbook_file
 from pipestate.runbook.model import (
-    BESIDE,
+    SQLITE,
     Backfill,
     Check,
     Evidence,
@@ -18,7 +18,6 @@ from pipestate.runbook.model import (
     Runbook,
     SqlBlock,
     View,
-    ids_of,
     is_for_postgresql,
     is_variant,
     label,
@@ -31,11 +30,9 @@ from pipestate.runbook.variants import only_postgresql
 def load(path: str | Path) -> Runbook:
     """Load a valid runbook; raise RunbookError with the first finding if it has faults."""
     if is_beside(path):
-        page = runbook_file(path)
-        raise RunbookError(
-            str(path), 1, f"it holds variants of {page} and is no runbook of its own: name that"
-        )
-    runbook, found = _examined_once(read_text(path), path, read_beside(path))
+        fault = f"it holds variants of {runbook_file(path)} and is no runbook of its own: name that"
+        raise RunbookError(str(path), 1, fault)
+    runbook, found = _examined(read_text(path), path, read_beside(path))
     if runbook is None or found:
         first, more = found[0], len(found) - 1
         hint = f" ({more} more: pipestate runbook lint {first.path})" if more else ""
@@ -48,13 +45,12 @@ def examine(path: str | Path) -> tuple[Runbook | None, list[Finding]]:
 
     Raise ConfigError if the file is missing.
     """
-    page = runbook_file(path)
-    if is_beside(path) and not page.is_file():
-        return None, [
-            Finding(str(path), 1, f"there is no page {page}: write it, or take these variants away")
-        ]
+    runbook = runbook_file(path)
+    if is_beside(path) and not runbook.is_file():
+        fault = f"there is no runbook {runbook}: write it, or take these variants away"
+        return None, [Finding(str(path), 1, fault)]
     try:
-        return _examined(read_text(page), page, read_beside(page))
+        return _examined(read_text(runbook), runbook, read_beside(runbook))
     except RunbookError as error:
         return None, [Finding(error.path, error.line, error.what)]
 
@@ -63,12 +59,7 @@ def findings(text: str, path: str | Path, variants: str | None = None) -> list[F
     return _examined(text, path, variants)[1]
 
 
-@lru_cache(maxsize=16)
-def _examined_once(text: str, path: str | Path, variants: str | None) -> tuple[Runbook | None, list[Finding]]:
-    """Cache the examination: an upgrade reads a runbook for its promises and again for every gate."""
-    return _examined(text, path, variants)
-
-
+@lru_cache(maxsize=16)  # an upgrade reads a runbook for its promises and again for every gate
 def _examined(text: str, path: str | Path, variants: str | None) -> tuple[Runbook | None, list[Finding]]:
     runbook, found = collect(text, path, variants)
     if runbook is None:
@@ -77,7 +68,6 @@ def _examined(text: str, path: str | Path, variants: str | None) -> tuple[Runboo
     every = [
         *found,
         *(_finding(query, what) for query in queries for what in _in_sql(query)),
-        *repeated(runbook),
         *_asked_again(runbook),
         *_backfilled_twice(runbook),
         *_unread_by_sqlite(runbook),
@@ -132,9 +122,11 @@ def _unread_by_sqlite(runbook: Runbook) -> Iterator[Finding]:
     advice = f": write its variant into {beside(runbook.path)}, {_OR_SAY_SO}"
     for phase in runbook.phases:
         for query in _queries(phase):
-            if is_variant(query) or _runs_on_sqlite(query, phase):
-                for what in foreign(query):
-                    yield _finding(query, what if is_variant(query) else what + advice)
+            runs = is_variant(query) or (_runs_on_sqlite(query, phase) and not is_for_postgresql(query))
+            if names := [f"`{each}`" for each in only_postgresql(query.sql) if runs]:
+                shown = ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
+                more = "" if is_variant(query) else advice
+                yield _finding(query, f"SQLite does not know {shown}{more}")
 
 
 _OR_SAY_SO = "under the same `## Phase:` and id, or say `-- dialect: postgresql` here, where SQLite cannot hold this state"
@@ -142,10 +134,10 @@ _OR_SAY_SO = "under the same `## Phase:` and id, or say `-- dialect: postgresql`
 
 def _runs_on_sqlite(query: SqlBlock, phase: Phase) -> bool:
     """Tell whether SQLite would execute this block of the runbook itself."""
-    checks = phase.checks_for(BESIDE)
+    checks = phase.checks_for(SQLITE)
     if isinstance(query, Evidence):
-        return any(isinstance(check, Check) and check.evidence_for(BESIDE) == query for check in checks)
-    chosen = (*checks, *phase.views_for(BESIDE), *phase.backfills_for(BESIDE))
+        return any(isinstance(check, Check) and check.evidence_for(SQLITE) == query for check in checks)
+    chosen = (*checks, *phase.views_for(SQLITE), *phase.backfills_for(SQLITE))
     return any(each.block == query.block for each in chosen)
 
 
@@ -160,40 +152,6 @@ def _queries(phase: Phase) -> Iterator[SqlBlock]:
     yield from seen.values()
     yield from phase.views
     yield from phase.backfills
-
-
-def repeated(runbook: Runbook) -> Iterator[Finding]:
-    """Find each block that repeats an earlier one of its kind, and suggest the replacement.
-
-    Statements are compared without whitespace and comments, and with bare words in upper case.
-    """
-    first: dict[tuple[str, bool, str], tuple[Phase, SqlBlock]] = {}
-    for phase in runbook.phases:
-        for query in _queries(phase):
-            path = query.block.rpartition(":")[0]
-            words = " ".join(token.keyword or token.text for token in tokens(query.sql, query.dialect))
-            where, same = first.setdefault((path, isinstance(query, View), words), (phase, query))
-            one_id = where is phase and type(same) is type(query) and ids_of(same) == ids_of(query)
-            if words and same is not query and not one_id:  # `parse` reports a duplicate id
-                advice = _advice_for(same, query, where.name, here=where is phase)
-                yield _finding(query, f"the same SQL stands at {same.block}: {advice}")
-
-
-def _advice_for(one: SqlBlock, two: SqlBlock, phase: str, *, here: bool) -> str:
-    if isinstance(one, Check) and isinstance(two, Check):
-        if here:
-            return "make it one check, and join the two criteria with `and`"
-        other = two.require.text if two.require.text != one.require.text else ""
-        requires = f", with `, requires `{other}``" if other else ""
-        return f"write `- again: `{phase}/{one.id}`` instead{requires}"
-    if isinstance(one, Evidence) and isinstance(two, Evidence):
-        if here:
-            both = ", ".join(dict.fromkeys((*one.check_ids, *two.check_ids)))
-            return f"write it once, with `-- explains: {both}`"
-        return f"ask its check with `again:`, which brings the evidence of phase {phase} along"
-    if isinstance(one, View | Backfill):
-        return f"take this {type(one).__name__.lower()} out"
-    return "require `rows = 0` of it, and the check shows its own rows"
 
 
 def _finding(query: SqlBlock, what: str) -> Finding:
@@ -223,14 +181,6 @@ def faults(check: Check) -> Iterator[str]:
             f"an observation may be a year old: add `and {AGE} <= 3600`, or the like, to what it requires "
             f"of latest_observation (or compare {AGE} in its SQL)"
         )
-
-
-def foreign(query: SqlBlock) -> Iterator[str]:
-    """Name the PostgreSQL-only parts of a block that SQLite must also run."""
-    if is_for_postgresql(query) or not (found := only_postgresql(query.sql)):
-        return
-    shown = ", ".join(f"`{each}`" for each in found[:3])
-    yield f"SQLite does not know {shown}{' and others' if len(found) > 3 else ''}"
 
 
 def asks_age(check: Check) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from hashlib import sha256
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, TypeVar
 
 from pipestate.core.errors import RunbookError
 from pipestate.runbook.criterion import Requirement
@@ -62,9 +62,9 @@ class Findings:
 # `from_` is the first revision at which an item applies, `until` the first at which it no longer applies.
 
 
-ON_PAGE = "postgresql"  # the only value of `-- dialect:` in a runbook
-BESIDE = "sqlite"  # the dialect of every block in `<runbook>.sqlite.md`
-DIALECTS = (ON_PAGE, BESIDE)
+POSTGRESQL = "postgresql"  # the only value of `-- dialect:` in a runbook
+SQLITE = "sqlite"  # the dialect of every block in `<runbook>.sqlite.md`
+DIALECTS = (POSTGRESQL, SQLITE)
 
 _ID = re.compile(r"[a-z0-9][a-z0-9-]*")
 
@@ -251,28 +251,16 @@ class Runbook:
         return next((phase for phase in self.phases if phase.name == name), None)
 
 
-class _Variant(Protocol):
-    @property
-    def dialect(self) -> str | None: ...
-
-
-class _NamedVariant(_Variant, Protocol):
-    @property
-    def id(self) -> str: ...
-
-
-V = TypeVar("V", bound=_Variant)
-N = TypeVar("N", bound=_NamedVariant)
+SqlBlock = Check | Evidence | View | Backfill
+Part = SqlBlock | SignOff | Again
+V = TypeVar("V", bound=SqlBlock | SignOff)
+N = TypeVar("N", bound=Check | View | Backfill | SignOff)
 
 
 def variant(variants: Iterable[V], dialect: str) -> V | None:
     """Return the block written for this engine, else the block written for any engine."""
     fitting = [each for each in variants if each.dialect in (None, dialect)]
     return max(fitting, key=lambda each: each.dialect is not None, default=None)
-
-
-SqlBlock = Check | Evidence | View | Backfill
-Part = SqlBlock | SignOff | Again
 
 
 def ids_of(part: Part) -> tuple[str, ...]:
@@ -286,14 +274,14 @@ def label(block: SqlBlock) -> str:
     return f"{kind} {', '.join(ids_of(block))}"
 
 
-def is_variant(block: _Variant) -> bool:
+def is_variant(block: SqlBlock | SignOff) -> bool:
     """Tell whether a block comes from the variants file `<runbook>.sqlite.md`."""
-    return block.dialect == BESIDE
+    return block.dialect == SQLITE
 
 
-def is_for_postgresql(block: _Variant) -> bool:
+def is_for_postgresql(block: SqlBlock) -> bool:
     """Tell whether the runbook restricts a block to PostgreSQL, because SQLite cannot hold this state."""
-    return block.dialect == ON_PAGE
+    return block.dialect == POSTGRESQL
 
 
 def _chosen(items: Iterable[N], dialect: str) -> tuple[N, ...]:

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TypeVar
 
-from pipestate.runbook.block import BlockFile, read_again, read_block, read_signoff, resolve_again
+from pipestate.runbook.block import read_again, read_block, read_signoff, resolve_again
 from pipestate.runbook.files import beside, read_text
 from pipestate.runbook.frontmatter import (
     FORM,
@@ -38,9 +37,7 @@ from pipestate.runbook.model import (
     is_variant,
 )
 from pipestate.runbook.unread import report_hidden, report_outside
-from pipestate.runbook.variants import Variants, join, read_variants, report_other_phases
-
-P = TypeVar("P", bound=Part)
+from pipestate.runbook.variants import join
 
 
 def build_phase(
@@ -53,9 +50,18 @@ def build_phase(
 ) -> Phase:
     """Build the phase, and report conflicts between its parts to `found`."""
     _report_duplicates(parts, found)
-    joined = join(parts, variants, found.path, found)
+    joined = join(parts, variants, found)
     _report_strays(joined, found)
-    evidence = _grouped(part for part in joined if isinstance(part, Evidence))
+    evidence = [part for part in joined if isinstance(part, Evidence)]
+    checks: list[Check | SignOff] = []
+    for part in joined:
+        if isinstance(part, SignOff):
+            checks.append(part)
+        elif isinstance(part, Check):
+            own = (each for each in evidence if part.id in each.check_ids and _share_an_engine(part, each))
+            checks.append(replace(part, evidence=tuple(own)))
+        elif isinstance(part, Again):
+            checks += resolve_again(part, earlier, found)
     name = section.name or ""
     phase = Phase(
         name=name,
@@ -63,7 +69,7 @@ def build_phase(
         from_=header.from_,
         until=header.until,
         opens=header.opens,
-        checks=tuple(check for part in joined for check in _asked(part, evidence, earlier, name, found)),
+        checks=tuple(checks),
         views=tuple(part for part in joined if isinstance(part, View)),
         backfills=tuple(part for part in joined if isinstance(part, Backfill)),
     )
@@ -75,73 +81,41 @@ def build_phase(
     return phase
 
 
-def _asked(
-    part: Part, evidence: dict[str, list[Evidence]], earlier: Sequence[Phase], phase: str, found: Findings
-) -> Iterator[Check | SignOff]:
-    if isinstance(part, SignOff):
-        yield part
-    elif isinstance(part, Check):
-        own = (each for each in evidence.get(part.id, []) if _share_an_engine(part, each))
-        yield replace(part, evidence=tuple(own))
-    elif isinstance(part, Again):
-        yield from resolve_again(part, earlier, phase, found)
-
-
-def _grouped(parts: Iterable[P]) -> dict[str, list[P]]:
-    groups: dict[str, list[P]] = {}
-    for part in parts:
-        for name in ids_of(part):
-            groups.setdefault(name, []).append(part)
-    return groups
-
-
 def _report_duplicates(parts: list[Part], found: Findings) -> None:
     first: dict[tuple[bool, str], int] = {}
     for part in parts:
         for name in ids_of(part):
             line = first.setdefault((isinstance(part, Evidence), name), part.line)
-            if line == part.line:
-                continue
-            fault = f"id {name} stands twice in one phase, first on line {line}: give it another id"
-            if isinstance(part, Evidence):
-                fault = (
-                    f"evidence for {name} stands twice in one phase, first on line {line}: make it one block"
+            if line != part.line:
+                what = "evidence for" if isinstance(part, Evidence) else "id"
+                found.add(
+                    part.line, f"{what} {name} stands twice in one phase, first on line {line}: keep one"
                 )
-            elif isinstance(part, Again):
-                fault = f"{name} is asked in this phase already, on line {line}: take the item out"
-            found.add(part.line, fault)
 
 
 def _report_strays(parts: list[Part], found: Findings) -> None:
-    checks = _grouped(part for part in parts if isinstance(part, Check))
-    again = {part.id: part.phase for part in parts if isinstance(part, Again)}
+    """Report evidence without a check that needs it, and evidence for SQLite that stands twice."""
+    checks = [part for part in parts if isinstance(part, Check)]
     seen: set[tuple[str, str | None]] = set()
     for part in (part for part in parts if isinstance(part, Evidence)):
         for name in part.check_ids:
-            if fault := _stray(part, name, checks, again):
-                found.at(part.block, f"explains {name}{fault}")
+            named = [check for check in checks if check.id == name]
+            same = [check for check in named if _share_an_engine(check, part)]
+            if not named:
+                known = ", ".join(dict.fromkeys(check.id for check in checks)) or "none"
+                found.at(part.block, f"explains {name}, which is no check of this phase; there are {known}")
+            elif not same:
+                where = f"{part.dialect}, where that check does not run"
+                found.at(part.block, f"explains {name} on {where}: take the block out")
+            elif all(check.require.shows_own_rows for check in same):
+                found.at(
+                    part.block,
+                    f"explains {name}, which requires `{same[0].require.text}` and so shows its own rows: take this "
+                    "block out, and let the check itself select what a person needs to see",
+                )
             if is_variant(part) and (name, part.dialect) in seen:
                 found.at(part.block, f"evidence for {name} stands twice in one phase: keep one of them")
             seen.add((name, part.dialect))
-
-
-def _stray(
-    evidence: Evidence, name: str, checks: dict[str, list[Check]], again: dict[str, str]
-) -> str | None:
-    same = [check for check in checks.get(name, []) if _share_an_engine(check, evidence)]
-    if name in again:
-        return f", which is asked again here and brings its evidence along: move the block to phase {again[name]}"
-    if name not in checks:
-        known = f"its checks are {', '.join(checks)}" if checks else "it has none"
-        return f", which is no check of this phase: {known}"
-    if not same:
-        return f" on {evidence.dialect}, where that check does not run: take the block out"
-    if all(check.require.shows_own_rows for check in same):
-        return (
-            f", which requires `{same[0].require.text}` and so shows its own rows: take this block out, "
-            "and let the check itself select what a person needs to see"
-        )
-    return None
 
 
 def _share_an_engine(check: Check, evidence: Evidence) -> bool:
@@ -187,7 +161,7 @@ def collect(text: str, path: str | Path, variants: str | None = None) -> tuple[R
         ),
         default=header.default,
         sha256=sha256(both).hexdigest(),
-        phases=tuple(_phases(header, cut, _variants(variants, path, cut, found), found)),
+        phases=tuple(_phases(header, cut, _variants(variants, str(path), cut, found), found)),
         text=source,
         variants=None if variants is None else beside(path),
     )
@@ -222,20 +196,33 @@ def _header(parts: list[Block], found: Findings) -> Header:
     return Header()
 
 
-def _variants(text: str | None, path: str | Path, cut: list[Section], found: Findings) -> Variants:
-    if text is None:
-        return Variants()
-    file = BlockFile(beside(path), page=str(path))
-    theirs, source = found.beside(file.path), _normalised(text)
-    if not _is_text(source, theirs, f"the file is empty: write the variants of {path} here, or take it away"):
-        return Variants()
-    read = read_variants(source, file, theirs)
-    names = [section.name for section in cut if section.name is not None]
-    report_other_phases(read, list(dict.fromkeys(names)), str(path), theirs)
+def _variants(text: str | None, path: str, cut: list[Section], found: Findings) -> dict[str, list[SqlBlock]]:
+    """Read the blocks of a variants file by phase, and report its faults."""
+    theirs = found.beside(beside(path))
+    source = _normalised(text or "")
+    empty = f"the file is empty: write the variants of {path} here, or take it away"
+    if text is None or not _is_text(source, theirs, empty):
+        return {}
+    phases = list(dict.fromkeys(section.name for section in cut if section.name is not None))
+    parts, read = list(blocks(source)), dict[str, list[SqlBlock]]()
+    for part in parts:
+        if isinstance(part, FrontMatter):
+            theirs.add(part.line, f"the front matter stands in the runbook, {path}: take it out here")
+    for section in sections(parts, theirs):
+        if section.name is None:
+            report_outside(section, theirs)
+            continue
+        if section.name not in (*phases, *read):
+            known = f"its phases are {', '.join(phases)}" if phases else "it has none"
+            theirs.add(section.line, f"{path} has no phase {section.name}: {known}")
+        own = (part for part in _parts(section, theirs, path) if not isinstance(part, SignOff | Again))
+        read.setdefault(section.name, []).extend(own)
     return read
 
 
-def _phases(header: Header, cut: list[Section], variants: Variants, found: Findings) -> Iterator[Phase]:
+def _phases(
+    header: Header, cut: list[Section], variants: dict[str, list[SqlBlock]], found: Findings
+) -> Iterator[Phase]:
     earlier: list[Phase] = []
     for section in cut:
         if section.name is None:
@@ -243,23 +230,28 @@ def _phases(header: Header, cut: list[Section], variants: Variants, found: Findi
             continue
         about = header.phases.get(section.name, PhaseHeader(section.line))
         parts = list(_parts(section, found))
-        beside_it = variants.blocks.get(section.name, [])
+        beside_it = variants.get(section.name, [])
         earlier.append(build_phase(section, about, parts, beside_it, tuple(earlier), found))
         yield earlier[-1]
 
 
-def _parts(section: Section, found: Findings) -> Iterator[Part]:
-    """Read the blocks of a section; the paragraph under a check becomes its advice."""
+def _parts(section: Section, found: Findings, runbook: str | None = None) -> Iterator[Part]:
+    """Read the blocks of a section; the paragraph under a check becomes its advice.
+
+    `runbook` is the path of the runbook if the section is one of its variants.
+    """
     for number, block in enumerate(section.blocks):
         report_hidden(block, found)
         part: Part | None = None
-        if isinstance(block, Task):
+        if isinstance(block, Fence):
+            part = read_block(block, found, runbook) if block.language == "sql" else None
+        elif runbook and (isinstance(block, Task) or (isinstance(block, AgainItem) and block.listed)):
+            found.add(block.line, f"sign-offs and `again:` stand in the runbook, {runbook}: take it out here")
+        elif isinstance(block, Task):
             part = read_signoff(block, found)
-        elif isinstance(block, AgainItem):
+        elif isinstance(block, AgainItem) and not runbook:
             part = read_again(block, found)
-        elif isinstance(block, Fence) and block.language == "sql":
-            part = read_block(block, BlockFile(found.path), found)
-        if isinstance(part, Check):
+        if isinstance(part, Check) and not runbook:
             part = replace(part, advice=_advice(section.blocks[number + 1 :], found.path))
         if part is not None:
             yield part

@@ -46,17 +46,11 @@ _PATTERNS = {
 _NESTED = {"postgresql": True, "sqlite": False}  # whether comments nest
 # SQL without these characters has the same tokens on both engines, so one scan serves both.
 _DIFFERENT = re.compile(r"[$`\[]|/\*|[eE]'|[uU]&")
-_KINDS: dict[str, Kind] = {
-    "string": "string",
+_OTHERWISE: dict[str, Kind] = {
     "escaped": "string",
     "dollar": "string",
-    "name": "name",
     "other_name": "name",
-    "number": "number",
-    "word": "word",
-    "symbol": "symbol",
     "open": "unclosed",
-    "unclosed": "unclosed",
 }
 
 
@@ -127,8 +121,8 @@ def _scan(sql: str, dialect: str) -> Iterator[Token]:
         for match in pattern.finditer(sql, position):
             group = match.lastgroup or ""
             start, position = match.span(group)
-            if group in _KINDS:
-                yield Token(_KINDS[group], sql[start:position], start)
+            if group not in ("gap", "comment"):
+                yield Token(_OTHERWISE.get(group, group), sql[start:position], start)  # type: ignore[arg-type]
             elif group == "comment":
                 end = _comment_end(sql, start, nested=_NESTED[dialect])
                 position = end or len(sql)

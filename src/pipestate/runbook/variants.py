@@ -1,14 +1,10 @@
-"""SQLite variants of a runbook: read them, and join them with blocks of the same phase and id."""
+"""SQLite variants of a runbook: join them with blocks of the same phase and id; SQL that SQLite cannot read."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+import re
+from dataclasses import replace
 
-from pipestate.runbook.block import BlockFile, read_block
-from pipestate.runbook.frontmatter import sections
-from pipestate.runbook.markdown import AgainItem, Block, Fence, FrontMatter, Task, blocks
 from pipestate.runbook.model import (
-    BESIDE,
-    Again,
+    SQLITE,
     Backfill,
     Check,
     Evidence,
@@ -18,51 +14,10 @@ from pipestate.runbook.model import (
     View,
     label,
 )
-from pipestate.runbook.statement import Token, tokens
-from pipestate.runbook.unread import report_hidden, report_outside
+from pipestate.runbook.statement import tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Variants:
-    """The variants of a runbook by phase; `lines` holds the lines of the phase headings."""
-
-    blocks: dict[str, list[SqlBlock]] = field(default_factory=dict)
-    lines: dict[str, int] = field(default_factory=dict)
-
-
-def read_variants(source: str, file: BlockFile, found: Findings) -> Variants:
-    """Read the blocks of a variants file, and report their faults to `found`."""
-    parts = list(blocks(source))
-    for part in parts:
-        if isinstance(part, FrontMatter):
-            found.add(part.line, f"the front matter stands on the page, {file.page}: take it out here")
-    read = Variants()
-    for section in sections(parts, found):
-        if section.name is None:
-            report_outside(section, found)
-            continue
-        read.lines.setdefault(section.name, section.line)
-        own = read.blocks.setdefault(section.name, [])
-        own.extend(part for block in section.blocks for part in _parts(block, file, found))
-    return read
-
-
-def _parts(block: Block, file: BlockFile, found: Findings) -> Iterator[SqlBlock]:
-    report_hidden(block, found)
-    if isinstance(block, Task) or (isinstance(block, AgainItem) and block.listed):
-        found.add(block.line, f"sign-offs and `again:` stand on the page, {file.page}: take it out here")
-    if isinstance(block, Fence) and block.language == "sql" and (part := read_block(block, file, found)):
-        yield part
-
-
-def report_other_phases(variants: Variants, phases: list[str], page: str, found: Findings) -> None:
-    for name, line in variants.lines.items():
-        if name not in phases:
-            known = f"its phases are {', '.join(phases)}" if phases else "it has none"
-            found.add(line, f"{page} has no phase {name}: {known}")
-
-
-def join(parts: list[Part], variants: list[SqlBlock], page: str, found: Findings) -> list[Part]:
+def join(parts: list[Part], variants: list[SqlBlock], found: Findings) -> list[Part]:
     """Insert each variant after its part of the runbook; evidence for SQLite comes last."""
     joined: list[Part] = []
     used: set[int] = set()
@@ -75,52 +30,38 @@ def join(parts: list[Part], variants: list[SqlBlock], page: str, found: Findings
         for extra in same[1:]:
             found.at(extra.block, f"{label(extra)} stands twice in one phase: keep one of them")
         if same:
-            joined.append(_completed(part, same[0], page, found))
+            joined.append(_completed(part, same[0], found))
     for each in variants:
         if isinstance(each, Evidence):
             joined.append(each)
         elif id(each) not in used:
-            found.at(each.block, _homeless(each, parts, page))
+            known = ", ".join(part.id for part in parts if type(part) is type(each)) or "none"
+            what = f"has no block of that id in this phase of {found.path}; there are {known}"
+            found.at(each.block, f"{label(each)} {what}")
     return joined
 
 
-def _completed(
-    part: Check | View | Backfill, variant: SqlBlock, page: str, found: Findings
-) -> Check | View | Backfill:
+def _completed(part: Check | View | Backfill, variant: SqlBlock, found: Findings) -> Check | View | Backfill:
     """Copy line, level, revisions, window and criterion from the runbook to a variant."""
     if isinstance(part, View | Backfill):
-        return replace(part, sql=variant.sql, dialect=BESIDE, block=variant.block)
+        return replace(part, sql=variant.sql, dialect=SQLITE, block=variant.block)
     assert isinstance(part, Check)
     assert isinstance(variant, Check)
     own = bool(variant.require.text)
     if part.dialect is None and own:
         found.at(
             variant.block,
-            f"{label(variant)} has the criterion of the page, {page}:{part.line}: take `-- require:` out "
+            f"{label(variant)} has the criterion of the runbook, {found.path}:{part.line}: take `-- require:` out "
             "here, or write `-- dialect: postgresql` there, where SQLite cannot hold that state",
         )
     elif part.dialect is not None and not own:
         found.at(
             variant.block,
-            f"{label(variant)} is for PostgreSQL alone on {page}:{part.line}: give it a criterion of its own "
+            f"{label(variant)} is for PostgreSQL alone in {found.path}:{part.line}: give it a criterion of its own "
             "here, or take `-- dialect: postgresql` out there",
         )
     require = variant.require if part.dialect is not None else part.require
-    return replace(part, sql=variant.sql, dialect=BESIDE, block=variant.block, require=require)
-
-
-def _homeless(variant: Check | View | Backfill, parts: list[Part], page: str) -> str:
-    """Explain why the runbook has no block for this variant."""
-    for part in parts:
-        if isinstance(part, Again) and part.id == variant.id:
-            return (
-                f"{label(variant)} is asked again in this phase, and comes with its variant: move this block "
-                f"to `## Phase: {part.phase}`, where {page} has it"
-            )
-    known = [part.id for part in parts if type(part) is type(variant)]
-    kind = f"{type(variant).__name__.lower()}s"
-    there = f"its {kind} are {', '.join(known)}" if known else f"it has no {kind}"
-    return f"{label(variant)} has no block of that id in this phase of {page}: {there}"
+    return replace(part, sql=variant.sql, dialect=SQLITE, block=variant.block, require=require)
 
 
 # SQL that SQLite does not know, and ledger names on SQLite. The rules compare tokens.
@@ -135,31 +76,27 @@ LEDGER = frozenset(
     }
 )
 
-# Syntax missing from SQLite 3.38: words, functions (a name before a parenthesis), pairs of tokens, and types
-# before a literal, which SQLite would parse as a column with an alias.
-WORDS = frozenset(
-    {"interval", "lateral", "ilike", "similar", "array", "regclass", "information_schema", "tablesample"}
+# Syntax missing from SQLite 3.38: functions, words, types before a literal (SQLite would parse a column with an
+# alias), pairs of words, strings, operators. A name behind a dot is a column.
+_CALLS = """
+    now clock_timestamp statement_timestamp extract date_part date_trunc age to_char to_timestamp to_date
+    make_interval to_regclass to_regnamespace generate_series unnest array_agg any bool_and bool_or every jsonb_agg
+    string_agg split_part left right greatest least position starts_with regexp_replace regexp_match regexp_matches
+    regexp_count percentile_cont percentile_disc current_setting has_table_privilege row_to_json to_jsonb
+    jsonb_array_elements jsonb_each json_array_elements lpad rpad md5 format_type concat concat_ws char_length rollup
+    cube obj_description col_description
+"""
+_ONLY_POSTGRESQL = re.compile(
+    rf"""(?<!\S)(?:
+      (?<!\.\ )(?P<call> {"|".join(_CALLS.split())} )(?=\ \()
+    | (?<!\.\ )(?P<words> interval | lateral | ilike | similar | array | regclass | information_schema | tablesample
+        | pg_\S* | (?:date|time|timestamp|timestamptz)\ '…' )(?!\S)
+    | (?P<pair> DISTINCT\ (?:ON|FROM) | TIME\ ZONE | FETCH\ (?:FIRST|NEXT) | (?:FULL|RIGHT)\ (?:JOIN|OUTER) )(?!\S)
+    | (?P<string> [eE]'… | \$.… )
+    | :\ : | @\ > | <\ @ | !\ ~ | &\ & | ~(?=\ (?:'|\*|[eE]'|\$))
+    )""",
+    re.VERBOSE | re.IGNORECASE,
 )
-FUNCTIONS = frozenset(
-    {
-        *("now", "clock_timestamp", "statement_timestamp", "extract", "date_part", "date_trunc", "age"),
-        *("to_char", "to_timestamp", "to_date", "make_interval", "to_regclass", "to_regnamespace"),
-        *("generate_series", "unnest", "array_agg", "any", "bool_and", "bool_or", "every", "jsonb_agg"),
-        *("string_agg", "split_part", "left", "right", "greatest", "least", "position", "starts_with"),
-        *("regexp_replace", "regexp_match", "regexp_matches", "regexp_count", "percentile_cont"),
-        *("percentile_disc", "current_setting", "has_table_privilege", "row_to_json", "to_jsonb"),
-        *("jsonb_array_elements", "jsonb_each", "json_array_elements", "lpad", "rpad", "md5", "format_type"),
-        *("concat", "concat_ws", "char_length", "rollup", "cube", "obj_description", "col_description"),
-    }
-)
-PAIRS = frozenset(
-    {
-        *((":", ":"), ("@", ">"), ("<", "@"), ("!", "~"), ("&", "&"), ("DISTINCT", "ON"), ("TIME", "ZONE")),
-        *(("DISTINCT", "FROM"), ("FETCH", "FIRST"), ("FETCH", "NEXT"), ("FULL", "JOIN"), ("FULL", "OUTER")),
-        *(("RIGHT", "JOIN"), ("RIGHT", "OUTER")),
-    }
-)
-TYPES = frozenset({"date", "time", "timestamp", "timestamptz"})
 
 
 def ledger_names(sql: str) -> str:
@@ -181,10 +118,7 @@ def ledger_names(sql: str) -> str:
 
 def as_read_by(dialect: str, sql: str) -> str:
     """Rewrite the SQL of a block for an engine."""
-    return _SPELT.get(dialect, str)(sql)
-
-
-_SPELT: Mapping[str, Callable[[str], str]] = {"sqlite": ledger_names}
+    return {SQLITE: ledger_names}.get(dialect, str)(sql)
 
 
 def only_postgresql(sql: str) -> list[str]:
@@ -193,28 +127,17 @@ def only_postgresql(sql: str) -> list[str]:
     >>> only_postgresql("SELECT a::text, 'now()' FROM pg_class WHERE b > now() - interval '1 day'")
     ['::', 'pg_class', 'now()', 'interval']
     """
-    return list(dict.fromkeys(_foreign(tokens(sql, "postgresql"))))
-
-
-def _foreign(seen: list[Token]) -> Iterator[str]:
-    for before, token, after in zip([None, *seen], seen, [*seen[1:], None], strict=False):
-        if before is None or before.text != ".":
-            yield from _foreign_word(token, after)
-        if token.kind == "string" and token.text[0] in "eE$":
-            yield token.text[:2] + "…"
-        if after is not None and (token.keyword or token.text, after.keyword or after.text) in PAIRS:
-            yield f"{token.text} {after.text}" if token.keyword else token.text + after.text
-        if token.text == "~" and after is not None and (after.kind == "string" or after.text == "*"):
-            yield "~"
-
-
-def _foreign_word(token: Token, after: Token | None) -> Iterator[str]:
-    if token.kind != "word":
-        return
-    name = token.identifier
-    if name in FUNCTIONS and after is not None and after.text == "(":
-        yield f"{token.text}()"
-    elif name in WORDS or name.startswith("pg_"):
-        yield token.text
-    elif name in TYPES and after is not None and after.kind == "string":
-        yield f"{token.text} {after.text}"
+    hidden = {"string": "'…'", "name": '""'}
+    seen = (
+        f"{token.text[:2]}…"
+        if token.kind == "string" and token.text[0] in "eE$"
+        else hidden.get(token.kind, token.text)
+        for token in tokens(sql, "postgresql")
+    )
+    found = _ONLY_POSTGRESQL.finditer(" ".join(seen))
+    return list(
+        dict.fromkeys(
+            f"{each[0]}()" if each["call"] else each[0] if each.lastgroup else each[0].replace(" ", "")
+            for each in found
+        )
+    )

@@ -80,7 +80,7 @@ def set_version_table(connection: Connection, table: str | None) -> None:
 
     Without the setting, as in a migration, the session's role must be the ledger's owner or a member of it.
     """
-    if engine_of(connection).HAS_SETTINGS:
+    if not engine_of(connection).IS_FILE:
         connection.execute(SET_TABLE, {"table": table or ""})
 
 
@@ -101,7 +101,7 @@ def set_file_hashes(
 
     The views show only rehearsals of these files; without the setting they are empty. SQLite has no settings.
     """
-    if engine_of(connection).HAS_SETTINGS and any(map(reads_rehearsals, checks)):
+    if not engine_of(connection).IS_FILE and any(map(reads_rehearsals, checks)):
         connection.execute(SET_FILES, {"files": files_as_json(paths)})
 
 
@@ -189,7 +189,7 @@ SELECT pg_catalog.current_setting('is_superuser') = 'on', pg_catalog.pg_is_in_re
 
 def read_session_safety(connection: Connection) -> tuple[str, ...]:
     """List the warnings about this session, for readers of its report."""
-    if not engine_of(connection).HAS_ROLES:
+    if engine_of(connection).IS_FILE:
         return ()
     superuser, standby, age, open_schemas, may_be_planted = connection.exec_driver_sql(
         AROUND, execution_options={"no_parameters": True}
@@ -217,7 +217,7 @@ def read_session_safety(connection: Connection) -> tuple[str, ...]:
 
 def refuse_planted(connection: Connection) -> None:
     """Refuse a session in which another role planted objects on the search path."""
-    if not engine_of(connection).HAS_ROLES:
+    if engine_of(connection).IS_FILE:
         return
     may_be = connection.exec_driver_sql(MAY_BE_PLANTED, execution_options={"no_parameters": True}).scalar()
     if may_be and (found := _planted(connection)):

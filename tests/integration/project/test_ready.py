@@ -42,7 +42,7 @@ def version_table(name: str, *revisions: str) -> list[str]:
     [
         ("stock", ["a1"], False, "behind: the database is at a1 and lacks b2"),
         ("stock", ["b2"], True, "ready: the database is at b2"),
-        ("stock", [], False, "behind: the database is at base and lacks a1, b2"),
+        ("stock", [], False, "behind: the database is at base and lacks a1 and b2"),
         (
             "stock",
             ["zz"],
@@ -83,7 +83,7 @@ def test_every_head_of_several_is_wanted(database: Database, miniature: Enter) -
 
 def test_no_version_table_is_behind(database: Database, miniature: Enter) -> None:
     miniature("stock")
-    assert readiness(database).sentence == "behind: the database has no version table and lacks a1, b2"
+    assert readiness(database).sentence == "behind: the database has no version table and lacks a1 and b2"
 
 
 def test_a_version_table_that_cannot_be_read_is_said(pg: Database, miniature: Enter) -> None:
@@ -150,7 +150,7 @@ def test_the_command_exits_with_its_answer(database: Database, miniature: Enter)
     root = miniature("stock")
     assert command(database, root) == (
         1,
-        "behind: the database has no version table and lacks a1, b2",
+        "behind: the database has no version table and lacks a1 and b2",
         "",
     )
     database.run(*version_table("alembic_version", "b2"))
@@ -174,7 +174,7 @@ def test_the_command_waits_until_it_is_ready(database: Database, miniature: Ente
 def test_the_command_ends_when_the_time_is_over(pg: Database, miniature: Enter) -> None:
     root = miniature("stock")
     code, out, _ = command(pg, root, "--wait", "1s")
-    assert (code, out) == (1, "behind: the database has no version table and lacks a1, b2")
+    assert (code, out) == (1, "behind: the database has no version table and lacks a1 and b2")
     gone = Database(parse_url("postgresql://app:s3cret@127.0.0.1:1/shop"))
     code, out, err = command(gone, root, "--wait", "1s")
     assert (code, out) == (3, "")

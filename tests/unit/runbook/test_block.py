@@ -64,9 +64,9 @@ def test_a_view_may_be_narrower_than_its_phase(phase_of: Callable[[str], Phase])
         (["-- check: a"], "check a has no criterion: add `-- require: rows = 0` or the like"),
         (
             ["-- check: a", "-- require: b ="],
-            "`-- require: b =`: expected a literal after `b =`, not the end",
+            "`-- require: b =`: cannot read b =: a comparison is",
         ),
-        (["-- check: a", "-- require: b = c"], "`-- require: b = c`: expected a literal"),
+        (["-- check: a", "-- require: b = c"], "`-- require: b = c`: cannot read b = c:"),
         (["-- check: a", "-- require:"], "`-- require:` says nothing: write its value on the same line"),
         (["-- require: b = 1"], "`-- require:` without `-- check:`: name the check, as `-- check: its-id`"),
         (["-- dialect: sqlite"], "`-- dialect:` without `-- check:`"),

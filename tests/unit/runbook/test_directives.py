@@ -11,7 +11,7 @@ def read(content: str) -> tuple[dict[str, str] | None, str | None, list[str]]:
     found = Findings("s.md")
     directives = read_directives(Fence(7, "sql", content, closed=True), found)
     messages = [str(finding) for finding in found.in_order()]
-    return (directives.values, directives.sql, messages) if directives else (None, None, messages)
+    return (*directives, messages) if directives else (None, None, messages)
 
 
 def test_leading_comments_are_directives_and_the_rest_is_sql() -> None:

@@ -58,7 +58,7 @@ def test_nothing_else_is_touched(sql: str) -> None:
         ("SELECT E'a', $$b$$", ["E'…", "$$…"]),
         ("SELECT ARRAY[1] @> b", ["ARRAY", "@>"]),
         ("SELECT 1 FROM information_schema.columns", ["information_schema"]),
-        ("SELECT a FROM b WHERE c > date '2026-01-01'", ["date '2026-01-01'"]),
+        ("SELECT a FROM b WHERE c > date '2026-01-01'", ["date '…'"]),
         ("SELECT a IS DISTINCT FROM b", ["DISTINCT FROM"]),
         ("SELECT now(), now()", ["now()"]),
     ],

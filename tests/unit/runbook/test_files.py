@@ -47,7 +47,7 @@ def test_other_pages_do_not_and_may_be_broken(tmp_path: Path, line: str) -> None
         names(tmp_path)
 
 
-@pytest.mark.parametrize("line", ["default: maybe\n", "default: 'true'\n", "default: false\ndefault: true\n"])
+@pytest.mark.parametrize("line", ["default: maybe\n", "default: [true]\n", "default: false\ndefault: true\n"])
 def test_a_page_that_may_be_a_default_one_is_not_left_out_without_a_word(tmp_path: Path, line: str) -> None:
     write(tmp_path, "orders", "default: true\n")
     write(tmp_path, "sales", line)

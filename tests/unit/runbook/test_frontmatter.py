@@ -25,6 +25,14 @@ def test_the_front_matter_names_the_runbook_and_its_phases() -> None:
     assert runbook.phases[0].opens == ("0006",)
 
 
+@pytest.mark.parametrize("revision", ["0003", "1.0", "2026-01-20", "on", "1e5", "0x1f", "1_000"])
+def test_a_revision_without_quotes_stays_as_it_is_written(revision: str) -> None:
+    front = f"runbook: sample\nphases:\n  ready: {{from: {revision}, until: a1, opens: [{revision}]}}"
+    phase = parse(page(front), "sample.md").phases[0]
+
+    assert (phase.from_, phase.opens) == (revision, (revision,))
+
+
 @pytest.mark.parametrize("about", ["", " {}", " null", " ~"])
 def test_a_phase_may_follow_no_revisions(about: str) -> None:
     runbook = parse(page(f"runbook: sample\nphases:\n  ready:{about}"), "sample.md")
@@ -50,7 +58,6 @@ def test_the_front_matter_may_end_as_yaml_does(end: str) -> None:
         ("runbook: [a\nphases:", 3, "the front matter is not YAML: "),
         ("runbook: 'a\nphases:", 3, "the front matter is not YAML: found unexpected end of stream"),
         ("runbook: a\x07", 1, "the front matter is not YAML: unacceptable character"),
-        ("runbook: !!python/object:os.system a\nphases: {ready: }", 2, "to YAML"),
         (
             "runbook: a\nphases: {ready: }\ndefualt: true",
             4,
@@ -64,41 +71,21 @@ def test_the_front_matter_may_end_as_yaml_does(end: str) -> None:
         ("runbook: a\nrunbook: b\nphases: {ready: }", 3, "`runbook` stands twice in the front matter"),
         ("runbook: a\nphases:\n  ready:\n  ready:", 5, "`ready` stands twice in phases: keep one of them"),
         ("runbook: A b\nphases: {ready: }", 2, "`runbook: A b`: a name is lower-case letters"),
-        (
-            "runbook: 2026\nphases: {ready: }",
-            2,
-            "`2026` is a number to YAML (0012 would become 10): put it in quotes",
-        ),
         ("runbook:\nphases: {ready: }", 2, "`runbook:` says nothing"),
         ("runbook: {a: b}\nphases: {ready: }", 2, "`runbook:` must be one text"),
         ("runbook: a\ndefault: maybe\nphases: {ready: }", 3, "`default:` must be true or false"),
-        ("runbook: a\ndefault: 'true'\nphases: {ready: }", 3, "`default:` must be true or false"),
         ("runbook: a\nphases: ready", 3, "phases must be keys with values"),
         ("runbook: a\nphases: [ready]", 3, "phases must be keys with values"),
         ("runbook: a\nphases:", 3, "`phases:` is empty: list the phases, in order"),
         ("runbook: a\nphases: {}", 3, "`phases:` is empty: list the phases, in order"),
         ("runbook: a\nphases:\n  ready: soon", 4, "phase ready must be keys with values"),
         ("runbook: a\nphases: {ready: , Go on: }", 3, "phase `Go on`: a name is lower-case letters"),
-        (
-            "runbook: a\nphases:\n  ready:\n    from: 0003",
-            5,
-            "`0003` is a number to YAML (0012 would become 10)",
-        ),
-        ("runbook: a\nphases:\n  ready:\n    from: 0003", 5, 'put it in quotes, as from: "0003"'),
-        ("runbook: a\nphases:\n  ready:\n    until: 1.0", 5, 'put it in quotes, as until: "1.0"'),
-        ("runbook: a\nphases:\n  ready:\n    until: 2026-01-20", 5, "`2026-01-20` is a date to YAML"),
-        ("runbook: a\nphases:\n  ready:\n    until: on", 5, "`on` is a boolean to YAML"),
         ("runbook: a\nphases:\n  ready:\n    until: ''", 5, "`until:` says nothing"),
         ("runbook: a\nphases:\n  ready:\n    until: ['1']", 5, "`until:` must be one text"),
         (
             "runbook: a\nphases:\n  ready:\n    opens: '0006'",
             5,
             '`opens:` must be a list of revisions, as opens: ["ae10"]',
-        ),
-        (
-            "runbook: a\nphases:\n  ready:\n    opens:\n      - '0006'\n      - 0007",
-            7,
-            "`0007` is a number to YAML",
         ),
         ("runbook: " + "[" * 3000, 1, "the front matter is not YAML"),
         (

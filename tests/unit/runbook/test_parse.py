@@ -255,7 +255,7 @@ HIDDEN = "raw HTML or indented code holds what looks like a part of the runbook 
         (
             "```sql\n\n— view: a\nSELECT 1\n```\n",
             3,
-            "`—` is no comment of SQL, so this line is not read: write `-- view: a`",
+            "`— view: a` is not read: write `-- view: a`",
         ),
         (
             "```sql+jinja\n-- view: a\nSELECT 1\n```\n",
@@ -315,7 +315,7 @@ def test_ten_thousand_blocks_are_read() -> None:
 SIGNED = "`backup-taken` (24h): A backup lies elsewhere."
 CHECKED = "-- check: late\n-- require: rows = 0\nSELECT 1;\n"
 NO_SIGN_OFF = "this looks like a sign-off and is none: write `- [ ] `restore-tested` (24h)"
-NO_COMMENT = "is no comment of SQL, so this line is not read: write `-- check: late`"
+NO_COMMENT = "is not read: write `-- check: late`"
 TOP = "a directive is read only at the top of a fence: write it below ```sql"
 UNREAD = {
     "no space": (f"-[ ] {SIGNED}", NO_SIGN_OFF),
@@ -349,8 +349,11 @@ UNREAD = {
     "hyphens": (f"```sql\n{CHECKED.replace('--', '‑‑')}```", NO_COMMENT),
     "minus signs": (f"```sql\n{CHECKED.replace('--', '−')}```", NO_COMMENT),
     "one dash": (f"```sql\n{CHECKED.replace('--', '-')}```", NO_COMMENT),
-    "a comment of C": ("```sql\n/* check: late */\nSELECT 1;\n```", "`/*` holds no directives"),
-    "lines in a comment": ("```sql\n/*\ncheck: late\n*/\nSELECT 1;\n```", "`/*` holds no directives"),
+    "a comment of C": ("```sql\n/* check: late */\nSELECT 1;\n```", "is not read: write `-- check: late`"),
+    "lines in a comment": (
+        "```sql\n/*\ncheck: late\n*/\nSELECT 1;\n```",
+        "is not read: write `-- check: late`",
+    ),
     "no colon": (
         f"```sql\n{CHECKED.replace(':', '')}```",
         "`-- check late` is not read: write `-- check: late`",
@@ -358,7 +361,7 @@ UNREAD = {
     "equals": (f"```sql\n{CHECKED.replace(':', ' =')}```", "`-- check = late` is not read"),
     "a wide colon": (f"```sql\n{CHECKED.replace(':', '：')}```", "`-- check： late` is not read"),
     "a mark before": (f"```sql\n{CHECKED.replace('check', '@check')}```", "`-- @check: late` is not read"),
-    "misspelt": ("```sql\n-- chekc: late\nSELECT 1;\n```", "did you mean `-- check:`?"),
+    "misspelt": ("```sql\n-- chekc: late\nSELECT 1;\n```", "is not read: write `-- check: late`"),
     "behind SQL": ("```sql\nSELECT 1; -- check: late\n```", "`-- check: late` stands behind SQL"),
     "html comment": ("<!-- check: late -->", HIDDEN),
     "html in capitals": (f"<details>\n```sql\n{CHECKED.upper()}```\n</details>", HIDDEN),

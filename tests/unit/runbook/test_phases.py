@@ -38,13 +38,13 @@ def test_parts_that_belong_together_are_a_phase(body: str, findings_in: Lint) ->
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (check("a") + check("a"), "id a stands twice in one phase, first on line 9: give it another id"),
+        (check("a") + check("a"), "id a stands twice in one phase, first on line 9: keep one"),
         (view("a") + view("a"), "id a stands twice in one phase"),
         (signoff("a") + signoff("a"), "id a stands twice in one phase"),
         (check("a") + signoff("a"), "id a stands twice in one phase"),
         (check("a") + view("a"), "id a stands twice in one phase"),
-        (check("a") + evidence("b"), "explains b, which is no check of this phase: its checks are a, good"),
-        (signoff("a") + evidence("a"), "explains a, which is no check of this phase: its checks are good"),
+        (check("a") + evidence("b"), "explains b, which is no check of this phase; there are a, good"),
+        (signoff("a") + evidence("a"), "explains a, which is no check of this phase; there are good"),
     ],
 )
 def test_what_clashes_in_one_phase_is_told_at_the_second(body: str, message: str, findings_in: Lint) -> None:
@@ -58,7 +58,7 @@ def test_evidence_twice_is_told(findings_in: Lint) -> None:
     [(line, told)] = findings_in(check("a") + evidence("a") + evidence("a"))
 
     assert line == 11
-    assert told == "evidence for a stands twice in one phase, first on line 14: make it one block"
+    assert told == "evidence for a stands twice in one phase, first on line 14: keep one"
 
 
 def test_evidence_may_be_that_of_several_checks(phase_of: Callable[[str], Phase], findings_in: Lint) -> None:
@@ -67,7 +67,7 @@ def test_evidence_may_be_that_of_several_checks(phase_of: Callable[[str], Phase]
 
     assert [check.evidence for check in phase_of(body).checks if isinstance(check, Check)] == [shared, shared]
     [(line, told)] = findings_in(body.replace("a, b", "a, c"))
-    assert (line, told.partition(":")[0]) == (11, "explains c, which is no check of this phase")
+    assert (line, told.partition(";")[0]) == (11, "explains c, which is no check of this phase")
 
 
 OWN_ROWS = ["rows = 0", "rows <= 5", "rows < 3", "rows != 1", "rows >= 1 and rows <= 9"]

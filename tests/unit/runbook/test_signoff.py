@@ -3,7 +3,6 @@ from datetime import timedelta
 
 import pytest
 
-from pipestate.runbook.block import duration
 from pipestate.runbook.model import Phase, SignOff
 
 Lint = Callable[[str], list[tuple[int, str]]]
@@ -38,13 +37,16 @@ def test_nested_and_quoted_items_are_read_too(phase_of: Callable[[str], Phase]) 
     ("text", "length"),
     [("30m", timedelta(minutes=30)), ("24h", timedelta(days=1)), (" 7d ", timedelta(days=7))],
 )
-def test_durations(text: str, length: timedelta) -> None:
-    assert duration(text) == length
+def test_durations(text: str, length: timedelta, phase_of: Callable[[str], Phase]) -> None:
+    assert [each.valid_for for each in phase_of(f"- [ ] `a` ({text}): word\n").signoffs] == [length]
 
 
-@pytest.mark.parametrize("text", ["", "24", "h", "0h", "-1h", "1.5h", "24 h", "1w", "1d12h", "999999d", "٣h"])
-def test_other_durations_are_refused(text: str) -> None:
-    assert duration(text) is None
+@pytest.mark.parametrize(
+    "text", ["", "24", "h", "0h", "-1h", "1.5h", "24 h", "1w", "1d12h", "9999999d", "٣h"]
+)
+def test_other_durations_are_refused(text: str, findings_in: Callable[[str], list[tuple[int, str]]]) -> None:
+    [(_, said)] = findings_in(f"- [ ] `a` ({text}): word\n")
+    assert said.endswith("write 30m, 24h or 7d")
 
 
 @pytest.mark.parametrize(

@@ -126,10 +126,6 @@ def test_what_is_refused(sql: str, said: str, findings_in: Callable[[str], Told]
             block().replace("-- backfill: state\n", ""),
             "`-- table:` without `-- backfill:`: name the backfill",
         ),
-        (
-            block() + block(id="more"),
-            "backfill more: the same SQL stands at sample.md:9: take this backfill out",
-        ),
         (block(id="good"), "id good stands twice in one phase"),
     ],
 )

@@ -90,33 +90,33 @@ FOUND = [
     (
         "-- check: b",
         "SELECT 1;",
-        "3: check b has no block of that id in this phase of sample.md: its checks are a, good",
+        "3: check b has no block of that id in this phase of sample.md; there are a, good",
     ),
     (
         "-- view: v",
         "SELECT 1;",
-        "3: view v has no block of that id in this phase of sample.md: it has no views",
+        "3: view v has no block of that id in this phase of sample.md; there are none",
     ),
-    ("-- explains: b", "SELECT 1;", "3: explains b, which is no check of this phase: its checks are a, good"),
+    ("-- explains: b", "SELECT 1;", "3: explains b, which is no check of this phase; there are a, good"),
     (
         "-- check: a\n-- require: n = 0",
         OLD_LITE,
-        "3: check a has the criterion of the page, sample.md:9: take `-- require:`",
+        "3: check a has the criterion of the runbook, sample.md:9: take `-- require:`",
     ),
     (
         "-- check: a\n-- level: warn",
         OLD_LITE,
-        "3: `-- level:` stands on the page, sample.md, for both engines: take it",
+        "3: `-- level:` stands in the runbook, sample.md, for both engines: take it",
     ),
     (
         "-- check: a\n-- dialect: sqlite",
         OLD_LITE,
-        "3: `-- dialect:` stands on the page, sample.md, for both engines",
+        "3: `-- dialect:` stands in the runbook, sample.md, for both engines",
     ),
     (
         "-- check: a\n-- window: 1 day",
         OLD_LITE,
-        "3: `-- window:` stands on the page, sample.md, for both engines",
+        "3: `-- window:` stands in the runbook, sample.md, for both engines",
     ),
     ("-- check: a", OLD_LITE[:-1], "3: the block does not end with a semicolon"),
     ("-- check: a", "DELETE FROM t;", "3: check a: begins with DELETE"),
@@ -142,12 +142,15 @@ def test_what_is_wrong_beside_the_page_is_told_there(
     [
         ("", "1: the file is empty: write the variants of sample.md here, or take it away"),
         ("## Phase: later\n\n", "1: sample.md has no phase later: its phases are ready"),
-        ("---\nrunbook: b\n---\n", "1: the front matter stands on the page, sample.md: take it out here"),
+        ("---\nrunbook: b\n---\n", "1: the front matter stands in the runbook, sample.md: take it out here"),
         (
             READY + "- [ ] `b` (24h): word\n",
-            "3: sign-offs and `again:` stand on the page, sample.md: take it out",
+            "3: sign-offs and `again:` stand in the runbook, sample.md: take it out",
         ),
-        (READY + "- again: `one/a`\n", "3: sign-offs and `again:` stand on the page, sample.md: take it out"),
+        (
+            READY + "- again: `one/a`\n",
+            "3: sign-offs and `again:` stand in the runbook, sample.md: take it out",
+        ),
         (fence("-- check: a", "SELECT 2;"), "1: outside of any phase this never runs"),
         ("a\0", "1: a NUL byte"),
         ("```sql\nSELECT 1\n", "1: this fence is never closed"),
@@ -170,7 +173,7 @@ def test_a_page_for_postgresql_wants_a_criterion_beside_it(findings_beside: Besi
     [said] = findings_beside(check("-- dialect: postgresql"), READY + fence("-- check: a", OLD_LITE))
 
     assert said.startswith(
-        "sample.sqlite.md:3: check a is for PostgreSQL alone on sample.md:9: give it a criterion"
+        "sample.sqlite.md:3: check a is for PostgreSQL alone in sample.md:9: give it a criterion"
     )
 
 
@@ -242,4 +245,4 @@ def test_variants_without_a_page_are_a_finding_and_no_runbook(files: tuple[Path,
     page.unlink()
     assert without_page(page.parent) == [beside]
     [finding] = examine(beside)[1]
-    assert str(finding) == f"{beside}:1: there is no page {page}: write it, or take these variants away"
+    assert str(finding) == f"{beside}:1: there is no runbook {page}: write it, or take these variants away"

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 from pipestate.cli.formats.json import instant
 from pipestate.cli.formats.layout import more_rows
 from pipestate.cli.formats.verify import closing_line, evidence_lines
-from pipestate.core.text import github, github_property, markdown, markdown_code, xml
+from pipestate.core.text import github, github_property, markdown, markdown_code, plain_lines
 from pipestate.project.find import Calls
 from pipestate.verify.report import Outcome, PhaseReport, Report, RunbookReport, Verdict, count
 
@@ -99,13 +99,13 @@ def _case(runbook: RunbookReport, phase: PhaseReport, verdict: Verdict) -> ET.El
         line=line,
         time=_seconds(verdict.duration_ms),
     )
-    message = xml(verdict.message)
+    message = plain_lines(verdict.message)
     if verdict.outcome is Outcome.SKIPPED or verdict.warned:
         ET.SubElement(case, "skipped", message=f"warning: {message}" if verdict.warned else message)
     elif verdict.went_wrong:
         kind = "failure" if verdict.outcome is Outcome.FAILED else "error"
         element = ET.SubElement(case, kind, message=message, type=str(verdict.outcome))
-        element.text = xml(
+        element.text = plain_lines(
             "\n".join([f"required: {verdict.require}", verdict.source, *evidence_lines(verdict)])
         )
     return case

@@ -15,8 +15,8 @@ from pipestate.core.errors import ConfigError
 from pipestate.core.text import from_here
 from pipestate.project.find import Project
 from pipestate.project.graph import Chain
+from pipestate.project.revision_files import installs_ledger
 from pipestate.project.scaffold.draft import Draft, Name, Value, call, refuse_existing, text
-from pipestate.project.syntax import read_source
 from pipestate.runbook.model import is_id
 
 FILE_TEMPLATE = "%(rev)s_%(slug)s"
@@ -249,7 +249,6 @@ def _head_revision(place: NewRevision, imports: str) -> str:
 
 
 MESSAGE = "pipestate ledger"
-_INSTALLS = re.compile(rb"^[^#\n]*\binstall_ledger\(", re.MULTILINE)
 _PER_MIGRATION = re.compile(
     r"^[^#\n]*(?:\btransaction_per_migration\b|\bpipestate\.environment import run\b)", re.MULTILINE
 )
@@ -275,7 +274,7 @@ def draft_start(project: Project, chain: Chain, name: str, wanted: WantedRevisio
         raise ConfigError(f"a runbook cannot be called {name}: write lower-case letters, digits and hyphens")
     page = runbooks_for(project) / f"{name}.md"
     refuse_existing(page)
-    there = next((each.id for each in chain if _INSTALLS.search(read_source(each.path))), None)
+    there = next((each.id for each in chain if installs_ledger(each.path)), None)
     drafts = []
     if there is None:
         place = find_place(project, chain, wanted)

@@ -5,17 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from pipestate.project.scaffold.eject import _File
+from pipestate.project.scaffold.eject import PythonFile
 
 HEAD = 'revision = "b2"\ndown_revision = "a1"\n'
 
 
-def file_of(source: str, *, server: bool = True, by_engine: bool = False) -> _File:
+def file_of(source: str, *, server: bool = True, by_engine: bool = False) -> PythonFile:
     known = {("b2", "orders"): {"old": "text"}}
     text = source.encode()
-    return _File(
-        Path("b2.py"), text, ast.parse(text), known=known, server=server, by_engine=by_engine, revision="b2"
-    )
+    return PythonFile(Path("b2.py"), text, ast.parse(text), known, "b2", server, by_engine)
 
 
 def rewritten(source: str, **more: bool) -> str:
@@ -27,53 +25,6 @@ def rewritten(source: str, **more: bool) -> str:
     return after
 
 
-def test_a_gate_leaves_its_body_with_comments_and_texts() -> None:
-    source = f'''from alembic import op
-
-from pipestate.gate import gate
-from pipestate.ddl import lock_tables
-
-{HEAD}
-
-def upgrade() -> None:
-    # before
-    with gate(
-        "orders/ready",
-        lock=["orders"],  # short
-    ):
-        # in it
-        lock_tables("orders")
-        op.execute("""
-            DROP TABLE old
-        """)  # gone
-        if True:
-            op.drop_table(
-                "older"
-            )
-    op.execute("SELECT 1")
-'''
-    assert (
-        rewritten(source)
-        == f'''from alembic import op
-
-{HEAD}
-
-def upgrade() -> None:
-    # before
-    # short
-    # in it
-    op.execute("""
-            DROP TABLE old
-        """)  # gone
-    if True:
-        op.drop_table(
-            "older"
-        )
-    op.execute("SELECT 1")
-'''
-    )
-
-
 def test_a_contract_becomes_two_functions() -> None:
     source = f'''"""Contract"""
 
@@ -82,7 +33,7 @@ from pipestate import Contract
 {HEAD}
 contract = Contract(
     "orders/ready",
-    columns={{"orders": ["old"]}},  # nobody reads it
+    columns={{"orders": ["old"]}},
     revision=revision,
 )
 upgrade, downgrade = contract.upgrade, contract.downgrade
@@ -94,7 +45,6 @@ upgrade, downgrade = contract.upgrade, contract.downgrade
 from alembic import op
 
 {HEAD}
-# nobody reads it
 
 def upgrade() -> None:
     op.drop_column("orders", "old")
@@ -128,48 +78,24 @@ def downgrade(engine_name):
     assert '        op.drop_table("x")\n        op.drop_table("y", schema="s")\n' in alone
 
 
-def test_helpers_with_an_equivalent() -> None:
-    source = f"""import sqlalchemy as sa
-from alembic import op
-from pipestate.ddl import Index, add_checks, add_columns, add_foreign_key, create_index
+def test_ledger_locks_and_guard_are_removed_also_with_lines_of_windows() -> None:
+    source = f"""from pipestate.ddl import install_ledger, lock_tables, remove_ledger
+from pipestate.environment import guard
 
 {HEAD}
-RULES = {{"ck": "a > 0"}}
+guard(context)  # here
 
 
 def upgrade():
-    add_checks("s.orders", RULES)
-    add_columns(
-        sa.Table(
-            "orders", sa.MetaData(), sa.Column("a", sa.Integer()), sa.Column("b", sa.Text(), nullable=False)
-        )
-    )
-    create_index(Index("i", "orders", "a, b DESC", unique=True, where="a > 'x'"))
-    add_foreign_key("orders", "fk", "site_id", "sites", on_delete="CASCADE")
-"""
-    assert rewritten(source).endswith(
-        """
-def upgrade():
-    op.execute('ALTER TABLE "s"."orders" ADD CONSTRAINT "ck" CHECK (a > 0)')
-    op.add_column("orders", sa.Column("a", sa.Integer()))
-    op.add_column("orders", sa.Column("b", sa.Text(), nullable=False))
-    op.execute("CREATE UNIQUE INDEX \\"i\\" ON \\"orders\\" (a, b DESC) WHERE (a > 'x')")
-    op.execute('ALTER TABLE "orders" ADD CONSTRAINT "fk" FOREIGN KEY ("site_id") REFERENCES "sites" ("id") ON DELETE CASCADE')
-"""
-    )
+    install_ledger()
+    lock_tables("orders")
 
 
-def test_nested_gates_and_lines_of_windows() -> None:
-    source = f"""from pipestate.gate import gate
-{HEAD}
-
-def upgrade():
-    with gate("a/b"):
-        with gate("a/c"): f()
-        g()
+downgrade = remove_ledger
 """
     after = rewritten(source)
-    assert after.endswith("def upgrade():\n    f()\n    g()\n")
+    assert "guard" not in after
+    assert after.endswith("def upgrade():\n    pass\n    pass\n\n\n\ndef downgrade() -> None:\n    pass\n")
     assert rewritten(source.replace("\n", "\r\n")) == after.replace("\n", "\r\n")
 
 
@@ -182,13 +108,13 @@ def upgrade():
         ("c = Contract('a/b', tables=['x']); d = 1", 7),
         ("def upgrade():\n    with gate('a/b') as g:\n        pass", 8),
         ("def upgrade():\n    with gate('a/b'), other():\n        pass", 8),
-        ("def upgrade():\n    with gate('a/b'):\n        add_checks('t', {})", 9),
+        ("def upgrade():\n    with gate('a/b'):\n        add_checks('t', {})", 8),
         ("import os, pipestate", 7),
         ("T = ['x']\nT.append('y')\nc = Contract('a/b', tables=T)\nupgrade = c.upgrade", 10),
         ("T = ['x']\ndef upgrade():\n    T = ['y']\n    Contract('a/b', tables=T).upgrade()", 10),
-        ("c = Contract('a/b', tables=['x'])\nc = Contract('a/b', tables=['y'])\nupgrade = c.upgrade", 8),
+        ("c = Contract('a/b', tables=['x'])\nc = Contract('a/b', tables=['y'])\nupgrade = c.upgrade", 7),
         ("c = Contract('a/b', tables=['x:y'])\nupgrade = c.upgrade", 8),
-        ("def upgrade():\n    add_checks('t', {'n': 'a = :b'})", 8),
+        ("def upgrade():\n    add_checks('t', {'n': 'a > 0'})", 8),
     ],
 )
 def test_refused_with_its_line(line: str, number: int) -> None:
@@ -201,3 +127,21 @@ from pipestate.ddl import add_checks
     file = file_of(source)
     assert file.rewritten() == source.encode()
     assert file.faults[0].startswith(f"b2.py:{number}: ")
+
+
+def test_a_helper_is_named_with_what_to_write() -> None:
+    source = f"""from pipestate.ddl import add_columns, update_in_batches
+from pipestate.gate import gate
+{HEAD}
+def upgrade():
+    with gate("orders/ready"):
+        update_in_batches("orders", "id", "state = 1")
+        add_columns(table)
+"""
+    file = file_of(source)
+    file.rewritten()
+    assert file.faults == [
+        "b2.py:7: gate: remove the line of the `with`, and keep its body",
+        "b2.py:8: update_in_batches: write op.execute with one UPDATE",
+        "b2.py:9: add_columns: write op.add_column",
+    ]
