@@ -75,12 +75,14 @@ def print_answer(data: Any, lines: Iterable[str], *, json_: bool) -> None:
 
 def put_json_line(data: Any) -> None:
     """Print one line of JSON, and flush it: readers get each line at once."""
-    print(json_text(json.dumps(data, ensure_ascii=False, default=str)), flush=True)
+    print(dumped(data, indent=None), flush=True)
 
 
-def dumped(data: Any) -> str:
-    """Write data as JSON that a terminal does not obey."""
-    return json_text(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+def dumped(data: Any, indent: int | None = 2) -> str:
+    """Write data or frozen values as JSON that a terminal does not obey."""
+    from pipestate.cli.formats.json import as_plain
+
+    return json_text(json.dumps(as_plain(data), indent=indent, ensure_ascii=False, default=str))
 
 
 def show(
@@ -144,9 +146,7 @@ def put(text: str, output: Path | None, *, at_once: bool = False) -> None:
 def render(report: "Report", form: Format, calls: "Calls", latest: "Latest | None" = None) -> str:
     """Render the report for a program; import only the chosen format, so that commands start fast."""
     if form is Format.JSON:
-        from pipestate.cli.formats.json import as_data
-
-        return dumped(as_data(report))
+        return dumped(report)
     if form is Format.OPENMETRICS:
         from pipestate.cli.formats.openmetrics import as_openmetrics
 

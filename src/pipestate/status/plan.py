@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipestate.project.find import Calls
-from pipestate.project.graph import Chain, Position, ends, next_batch
-from pipestate.verify.report import Gate, Report
+from pipestate.project.graph import Chain, ends, next_batch
+from pipestate.verify.report import DatabaseInfo, Gate, Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class PlannedRevision:
 class ChainPlan:
     """Every revision of the chain, and one sentence with the next step."""
 
-    position: Position
+    database: DatabaseInfo
     steps: tuple[PlannedRevision, ...]
     advice: str
 
@@ -43,13 +43,7 @@ class ChainPlan:
 def plan(chain: Chain, report: Report, calls: Calls) -> ChainPlan:
     """Combine the gates of a verify run with the revisions that they open."""
     position = chain.position((report.database.revision or "").split())
-    steps = tuple(plan_of(chain, position, report))
-    return ChainPlan(position, steps, next_step(chain, steps, report, calls))
-
-
-def plan_of(chain: Chain, position: Position, report: Report) -> list[PlannedRevision]:
-    """List the revisions from the base to the head."""
-    return [
+    steps = tuple(
         PlannedRevision(
             revision.id,
             revision.title,
@@ -61,7 +55,8 @@ def plan_of(chain: Chain, position: Position, report: Report) -> list[PlannedRev
             ),
         )
         for revision in chain
-    ]
+    )
+    return ChainPlan(report.database, steps, next_step(chain, steps, report, calls))
 
 
 def next_step(chain: Chain, steps: Sequence[PlannedRevision], report: Report, calls: Calls) -> str:

@@ -39,7 +39,6 @@ from pipestate.verify.select import Phases, SelectedCheck, explain_signoff, sele
 from pipestate.verify.session_safety import (
     read_session_safety,
     reads_ledger,
-    refuse_planted,
     set_file_hashes,
     set_version_table,
 )
@@ -62,22 +61,12 @@ def verify(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
     on_check: Checking | None = None,
-    trusting: bool = True,
-    most: int = EVIDENCE_ROWS,
 ) -> Report:
-    """Run the checks of these phases, read-only, on one snapshot, in which the position is read, too.
-
-    Without `trusting`, refuse objects that another role planted on the search path, as a gate does. `most` limits the
-    rows of evidence of each check.
-    """
-    start = time.perf_counter()
+    """Run the checks of these phases, read-only, on one snapshot, in which the position is read, too."""
     with db.reader(url) as leader:
-        if not trusting:
-            refuse_planted(leader)
-        report = verify_on(
-            leader, url, phases, locate(leader), timeout_s=timeout_s, jobs=jobs, on_check=on_check, most=most
+        return verify_on(
+            leader, url, phases, locate(leader), timeout_s=timeout_s, jobs=jobs, on_check=on_check
         )
-    return replace(report, duration_ms=_milliseconds(start))
 
 
 def verify_on(
@@ -94,7 +83,8 @@ def verify_on(
 ) -> Report:
     """Run the checks on the caller's reader, and on `jobs` - 1 others that see its snapshot.
 
-    Without `evidence` the rows that show why a check failed are not read. SQL that two phases share is read once.
+    Without `evidence` the rows that show why a check failed are not read; `most` limits them for each check. SQL that
+    two phases share is read once.
     """
     started_at, start = datetime.now(UTC), time.perf_counter()
     known: dict[str, QueryResult] = {}
@@ -122,11 +112,7 @@ def verify_on(
     jobs = 1 if engine_of(url).IS_FILE else jobs
     verdicts = share_out(leader, url, selected, run, jobs=jobs, prepare=prepare)
     found = assemble(phases, selected, verdicts, position)
-    return Report(info, started_at, _milliseconds(start), found, warnings)
-
-
-def _milliseconds(since: float) -> float:
-    return round((time.perf_counter() - since) * 1000, 1)
+    return Report(info, started_at, round((time.perf_counter() - start) * 1000, 1), found, warnings)
 
 
 def describe(connection: Connection, url: URL, position: Position) -> DatabaseInfo:

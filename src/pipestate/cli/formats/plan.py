@@ -1,37 +1,32 @@
 """Plan and history on the terminal: the next step, revisions with their gates, entries."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC
 from itertools import groupby
 
 from rich.console import Console
 from rich.text import Text
 
-from pipestate.cli.formats.layout import database_line, hanging, in_columns, soft_dropped_as_lines
+from pipestate.cli.formats.layout import database_line, hanging, in_columns, minute, soft_dropped_as_lines
 from pipestate.cli.formats.verify import GATES
 from pipestate.core.text import many, plain
 from pipestate.ledger.history import Entry
 from pipestate.ledger.record import WRITTEN_BY_ITSELF, Event
 from pipestate.ledger.soft_drops import SoftDropped
 from pipestate.status.plan import ChainPlan, PlannedRevision
-from pipestate.verify.report import DatabaseInfo
 
 MOST = 8  # consecutive pending revisions without a gate that are listed
 ENDS = 3  # revisions listed before a longer run is folded
 
 
 def print_plan(
-    plan: ChainPlan,
-    info: DatabaseInfo,
-    console: Console,
-    *,
-    verbose: bool = False,
-    dropped: Sequence[SoftDropped] = (),
+    plan: ChainPlan, dropped: Sequence[SoftDropped], console: Console, *, verbose: bool = False
 ) -> None:
     """Print the next step first; fold applied revisions and long runs of pending ones; list soft-dropped objects."""
     pending = sum(not step.applied for step in plan.steps)
     console.print(hanging(Text(f"Next: {plain(plan.advice)}", "bold"), console))
-    where = f"{database_line(info)}; {many(pending, 'revision') if pending else 'no revision'} pending"
+    where = (
+        f"{database_line(plan.database)}; {many(pending, 'revision') if pending else 'no revision'} pending"
+    )
     console.print(hanging(Text(where, "dim"), console))
     rows = list(_rows(plan, verbose=verbose))
     if rows:
@@ -84,7 +79,7 @@ def print_history(
     console.print()
     rows = [
         (
-            Text(f"{entry.at.astimezone(UTC):%Y-%m-%d %H:%M}", "dim"),
+            Text(minute(entry.at), "dim"),
             Text(plain(entry.kind)),
             Text(plain(_what(entry, titles))),
         )

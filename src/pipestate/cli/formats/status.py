@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from pipestate.cli.formats.json import instant
 from pipestate.cli.formats.layout import (
     Line,
     Rows,
@@ -16,6 +14,7 @@ from pipestate.cli.formats.layout import (
     fits,
     label,
     labelled,
+    minute,
     more_rows,
     rows_table,
     table_of,
@@ -29,26 +28,20 @@ from pipestate.status.model import Backfilling, Forced, Observed, RecordedRehear
 from pipestate.status.opening import DAY, lasting, on
 from pipestate.verify.report import Gate
 
-if TYPE_CHECKING:
-    from pipestate.rehearse.against_chain import ChainDrift
-
 BAR = 30
 RECENT = 14 * DAY  # older backfills are history
 
 
 def print_status(standing: Status, console: Console, calls: Calls, *, verbose: bool = False) -> None:
-    console.print(status_picture(standing, console.width, calls, verbose=verbose))
-
-
-def status_picture(standing: Status, width: int, calls: Calls, *, verbose: bool = False) -> RenderableType:
-    """Draw the answer, each phase, other records of the ledger, and the runbooks' views."""
-    return Group(
+    """Print the answer, each phase, other records of the ledger, and the runbooks' views."""
+    parts = Group(
         *_header(standing, calls),
         *_phases(standing, calls, verbose=verbose),
         *_ledger(standing, calls),
-        *_observations(standing, width),
-        *show_views(standing.views, width, named=len(standing.runbooks) > 1),
+        *_observations(standing, console.width),
+        *show_views(standing.views, console.width, named=len(standing.runbooks) > 1),
     )
+    console.print(parts)
 
 
 def _header(standing: Status, calls: Calls) -> Iterator[RenderableType]:
@@ -174,15 +167,14 @@ def _in_a_line(row: tuple[Text, ...]) -> Text:
     return Text(f"{name} {value}, {age} ago, {source}{', ' if fails else ''}{fails}", row[0].style)
 
 
-def drift_as_lines(drift: "Drift | ChainDrift") -> Iterator[str]:
+def drift_as_lines(drift: Drift) -> Iterator[str]:
     """Answer in the first line; then name each difference."""
     against = f"what the chain builds up to revision {drift.revision}"
-    if isinstance(drift, Drift):
-        at = instant(drift.recorded_at.replace(microsecond=0))
-        against = f"the record of {at}, revision {drift.revision or 'base'}"
-        if drift.incomparable is not None:
-            yield f"cannot be compared with {against}: {drift.incomparable}; the next upgrade records the schema anew"
-            return
+    if drift.recorded_at is not None:
+        against = f"the record of {minute(drift.recorded_at)} UTC, revision {drift.revision or 'base'}"
+    if drift.incomparable is not None:
+        yield f"cannot be compared with {against}: {drift.incomparable}; the next upgrade records the schema anew"
+        return
     count = len(drift.differences)
     differs = f"{many(count, 'object')} {'differs' if count == 1 else 'differ'}"
     yield f"drift: {differs} from {against}" if count else f"no drift: nothing differs from {against}"
