@@ -157,12 +157,11 @@ def eject(
     Example: pipestate eject --dry-run
     """
     from pipestate.cli.formats.scaffold import shown, written
-    from pipestate.database import connections as db
     from pipestate.migration.purge import drop_ledger
     from pipestate.project.scaffold.draft import write
 
     refuse_shipped(to.project)
-    with db.writer(to.url) as connection:
+    with to.connect(write=True) as (connection, _):
         drafts, installed = draft_eject_of(to, connection)
         if dry_run:
             print(shown(drafts))
@@ -183,7 +182,6 @@ def draft_eject_of(to: Target, connection: "Connection") -> "tuple[list[Draft], 
     from pipestate.migration.purge import known_columns, require_nothing_hidden
     from pipestate.project.scaffold.eject import draft_eject
 
-    to.locate(connection)
     restore = to.calls.pipestate("downgrade {revision}-1")
     require_nothing_hidden(connection, restore, to.calls.pipestate("purge --older-than 0m"))
     known = known_columns(connection)

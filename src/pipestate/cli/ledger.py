@@ -39,14 +39,12 @@ def attest(
 
     Example: pipestate attest restore-tested --by dba@example.com --note "ticket 4711"
     """
-    from pipestate.database import connections as db
     from pipestate.ledger.record import attest as write
     from pipestate.ledger.record import find_signoff
     from pipestate.project.phases import load_runbooks
 
     books = load_runbooks(to.project, name, below=2)
-    with db.writer(to.url) as connection:
-        position = to.locate(connection)
+    with to.connect(write=True) as (connection, position):
         asked = find_signoff(name, books, position)
         write(connection, asked, by=by, note=note, revision=position.current)
     say(f"{asked.address} signed off by {by}", err=True)
@@ -66,7 +64,6 @@ def observe(
 
     Example: pipestate observe --set open_tickets=12
     """
-    from pipestate.database import connections as db
     from pipestate.ledger import record as book
     from pipestate.probes import Probed, reads_statements, run_probes, run_statements_probe
 
@@ -74,8 +71,7 @@ def observe(
     probed = [*run_probes(to.project), Probed("command line", given)]
     if not reads_statements(to.project):
         refuse_nothing(probed)
-    with db.writer(to.url) as connection:
-        position = to.locate(connection)
+    with to.connect(write=True) as (connection, position):
         probed += run_statements_probe(to.project, connection, position)
         for each in probed:
             book.observe(connection, each.facts, source=each.source, revision=position.current)
@@ -151,12 +147,10 @@ def purge(
     """
     from pipestate.cli.formats.layout import soft_dropped_as_lines
     from pipestate.core.text import parse_age
-    from pipestate.database import connections as db
     from pipestate.migration import purge as archive
 
     age = parse_age(older_than)
-    with db.writer(to.url) as connection:
-        revision = to.locate(connection).current
+    with to.connect(write=True) as (connection, position):
         things = archive.find(connection, age)
         if not things:
             say(f"nothing was soft-dropped longer than {older_than} ago", err=True)
@@ -164,7 +158,7 @@ def purge(
         say("\n".join(soft_dropped_as_lines(things)))
         if not yes:
             typer.confirm("Drop this for good?", abort=True, err=True)
-        kept = archive.drop(connection, things, revision=revision)
+        kept = archive.drop(connection, things, revision=position.current)
     say(f"dropped all of it{'; the ledger says so' if kept else ''}", err=True)
 
 
@@ -192,11 +186,10 @@ def adopt(to: Target) -> None:
 
     Example: pipestate ledger adopt
     """
-    from pipestate.database import connections as db
     from pipestate.ledger.record import adopt as write
 
-    with db.writer(to.url) as connection:
-        adopted = write(connection, revision=to.locate(connection).current)
+    with to.connect(write=True) as (connection, position):
+        adopted = write(connection, revision=position.current)
     say(f"adopted {adopted}" if adopted else "nothing to adopt: every record is of this database", err=True)
 
 
@@ -217,12 +210,10 @@ def prune(
     Example: pipestate ledger prune --older-than 1y
     """
     from pipestate.core.text import parse_age
-    from pipestate.database import connections as db
     from pipestate.ledger import prune as library
 
     age = parse_age(older_than, units="ywd")
-    with db.writer(to.url) as connection:
-        to.locate(connection)
+    with to.connect(write=True) as (connection, _):
         found = [old for old in library.find_old(connection, age) if old.rows]
         if not found:
             say(f"nothing in the ledger that could go is older than {older_than}", err=True)

@@ -1,13 +1,14 @@
 """Output of commands: stdout or a file, in the chosen format; progress of long work on stderr."""
 
 import errno
+import io
 import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,9 +69,9 @@ def print_answer(data: Any, lines: Iterable[str], *, json_: bool) -> None:
     """Print the data as JSON, or the lines."""
     if json_:
         print_json(data)
-    else:
-        for line in lines:
-            say(line)
+        return
+    for line in lines:
+        say(line)
 
 
 def put_json_line(data: Any) -> None:
@@ -103,12 +104,11 @@ def show(
 
         from pipestate.cli.formats.verify import print_report
 
-        file = Console(highlight=False, width=LOG_WIDTH, no_color=True, force_terminal=False)
-        screen = console() if output is None else file
-        with nullcontext() if output is None else screen.capture() as written:
-            print_report(report, screen, calls, verbose=verbose, most=most)
-        if written is not None:
-            put(written.get().rstrip(), output)
+        page = io.StringIO()
+        file = Console(file=page, highlight=False, width=LOG_WIDTH, force_terminal=False)
+        print_report(report, file if output else console(), calls, verbose=verbose, most=most)
+        if output is not None:
+            put(page.getvalue().rstrip(), output)
     if output is not None:
         from pipestate.cli.formats.verify import closing_line
 
@@ -193,26 +193,14 @@ def stopwatch(after_s: float = 0.0) -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    now = ["connecting", time.monotonic()]
-
-    def tell(text: str) -> None:
-        now[:] = plain(text), time.monotonic()
-
-    with ExitStack() as shown:
-        timer = threading.Timer(after_s, lambda: _show(shown, now))
-        timer.daemon = True
-        timer.start()
-        try:
-            yield tell
-        finally:
-            timer.cancel()
-            timer.join()  # the timer may have begun to show; the stack removes that
-
-
-def _show(shown: ExitStack, now: list[Any]) -> None:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
+
+    now: list[Any] = ["connecting", time.monotonic()]
+
+    def tell(text: str) -> None:
+        now[:] = plain(text), time.monotonic()
 
     def line() -> Text:
         text, began = now
@@ -224,6 +212,13 @@ def _show(shown: ExitStack, now: list[Any]) -> None:
         transient=True,
         refresh_per_second=2,
         redirect_stdout=False,
-        redirect_stderr=True,
     )
-    shown.enter_context(live)
+    timer = threading.Timer(after_s, live.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield tell
+    finally:
+        timer.cancel()
+        timer.join()  # the timer may have begun to show
+        live.stop()

@@ -39,7 +39,6 @@ def plan(to: Target, json_: AsJson = False, verbose: Verbose = False) -> None:
     Example: pipestate plan
     """
     from pipestate.cli.formats.plan import print_plan
-    from pipestate.database import connections as db
     from pipestate.ledger.drift import edited_files
     from pipestate.ledger.soft_drops import readable_soft_drops
     from pipestate.project.phases import resolve_opens
@@ -49,8 +48,7 @@ def plan(to: Target, json_: AsJson = False, verbose: Verbose = False) -> None:
 
     books = resolve_opens(to.chain, every_runbook(to.project.runbooks), to.project.named)
     phases = [(book, phase) for book in books for phase in book.phases if book.default or phase.opens]
-    with db.reader(to.url) as connection:
-        position = to.locate(connection)
+    with to.connect() as (connection, position):
         edited, dropped = edited_files(connection, position), readable_soft_drops(connection)
         found = plan(to.chain, verify_on(connection, to.url, phases, position), to.calls)
     warn(edited)
@@ -77,13 +75,12 @@ def status(
     Example: pipestate status orders
     """
     from pipestate.cli.formats.status import print_status
-    from pipestate.database import connections as db
     from pipestate.status.collect import collect
     from pipestate.verify.select import find_phases
 
     phases = find_phases(chosen(to, runbooks or []))
-    with db.reader(to.url) as connection:
-        found = collect(connection, to.url, phases, to.locate(connection), timeout_s=timeout)
+    with to.connect() as (connection, position):
+        found = collect(connection, to.url, phases, position, timeout_s=timeout)
     if json_:
         print_json(found)
     else:
@@ -157,15 +154,14 @@ def report(
 
     Example: pipestate report --output report.html
     """
-    from pipestate.database import connections as db
     from pipestate.report.gather import gather
     from pipestate.report.page import render_page
 
     file = None if output == STDOUT else output
     refuse_unwritable(file)
     books = chosen(to, runbooks or [])
-    with db.reader(to.url) as connection:
-        gathered = gather(connection, to.url, books, to.locate(connection), days=days, timeout_s=timeout)
+    with to.connect() as (connection, position):
+        gathered = gather(connection, to.url, books, position, days=days, timeout_s=timeout)
     page = render_page(gathered, to.calls)
     put(page, file, at_once=True)
     if gathered.standing.forged:

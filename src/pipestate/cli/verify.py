@@ -212,12 +212,10 @@ def check(
 
 def write_down(to: Target, report: "Report") -> None:
     """Record the run in the ledger; then run the command of the ini, if a gate has changed."""
-    from pipestate.database import connections as db
     from pipestate.ledger.record import record_report
 
     command = to.project.option("pipestate_notify")
-    with db.writer(to.url) as connection:
-        to.locate(connection)
+    with to.connect(write=True) as (connection, _):
         if command:
             from pipestate.cli.notify import find_changes
 
@@ -231,12 +229,10 @@ def write_down(to: Target, report: "Report") -> None:
 
 def latest_of(to: Target) -> "Latest | None":
     """Read the ledger's latest figures; if that fails, warn and continue."""
-    from pipestate.database import connections as db
     from pipestate.ledger.latest import read_latest
 
     try:
-        with db.reader(to.url) as connection:
-            to.locate(connection)
+        with to.connect() as (connection, _):
             return read_latest(connection)
     except Interrupted:
         raise
