@@ -83,11 +83,22 @@ def observation_series(
     connection: Connection, wanted: Mapping[str, tuple[Comparison, ...]], window: Window
 ) -> list[Series]:
     """Read the external observations with these names, with the limits of today's checks."""
-    return [
-        series
-        for name, comparisons in wanted.items()
-        if (series := _observation(connection, name, comparisons, window)).records
-    ]
+    fact = ledger_on(connection.dialect.name).observation
+    found = []
+    for name, comparisons in wanted.items():
+        query = (
+            select(fact.c.observed_at, fact.c.value)
+            .where(fact.c.name == name, fact.c.observed_at.between(window.start, window.end))
+            .order_by(fact.c.observed_at, fact.c.id)
+        )
+        points = (
+            Point(in_utc(row.observed_at), as_number(row.value), satisfied(comparisons, row.value))
+            for row in connection.execute(query, execution_options=STREAMED)
+        )
+        total, kept = thin(points, window, extremes, slots=MOST_POINTS // 2)
+        if total:
+            found.append(Series(name, "value", comparisons, tuple(kept), total))
+    return found
 
 
 def watched(phases: Sequence[Phase], dialect: str) -> dict[str, tuple[Comparison, ...]]:
@@ -135,24 +146,6 @@ def _numbers(row: Any, at: datetime) -> Iterator[tuple[str, Judged]]:
     for column, comparisons in limits(row.required or "").items():
         value = observed_value(observed, column)
         yield column, (comparisons, Point(at, as_number(value), satisfied(comparisons, value)))
-
-
-def _observation(
-    connection: Connection, name: str, comparisons: tuple[Comparison, ...], window: Window
-) -> Series:
-    fact = ledger_on(connection.dialect.name).observation
-    query = (
-        select(fact.c.observed_at, fact.c.value)
-        .where(fact.c.name == name, fact.c.observed_at.between(window.start, window.end))
-        .order_by(fact.c.observed_at, fact.c.id)
-    )
-    rows = connection.execute(query, execution_options=STREAMED)
-    points = (
-        Point(in_utc(row.observed_at), as_number(row.value), satisfied(comparisons, row.value))
-        for row in rows
-    )
-    total, kept = thin(points, window, extremes, slots=MOST_POINTS // 2)
-    return Series(name, "value", comparisons, tuple(kept), total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,36 +237,30 @@ def _past(
     """Read the ledger's records; an unreadable ledger becomes a sentence in the report."""
     if standing.no_ledger is not None:
         return Past()
+    applying = {(book.name, phase.name) for book, phase in standing.phases() if phase.applies}
+    phases = find_phases(books)
+    asked = [phase for book, phase in phases if (book.name, phase.name) in applying]
+    limits = watched(asked, connection.dialect.name)
+    names = {each.name: limits.get(each.name, ()) for each in standing.observations}
+    source = LedgerReading(connection, standing.at, ())
     try:
         with guarded(connection, timeout_s):
-            return _read(connection, books, standing, position, window)
+            lines, errors = read_lines(connection, window)
+            return Past(
+                {
+                    (book.name, phase.name): tuple(found)
+                    for book, phase in phases
+                    if (found := check_series(connection, book, phase, window))
+                },
+                tuple(observation_series(connection, names, window)),
+                lines,
+                read_rehearsals(source, position.paths, most=MOST_REHEARSALS, kinds=(REHEARSE, COMPAT)),
+                errors,
+            )
     except DBAPIError as error:
         if error.connection_invalidated:
             raise
         return Past(unread=(f"the past cannot be read: {' '.join(message(error).split())}",))
-
-
-def _read(
-    connection: Connection, books: Sequence[Runbook], standing: Status, position: Position, window: Window
-) -> Past:
-    applying = {(book.name, phase.name) for book, phase in standing.phases() if phase.applies}
-    asked = [phase for book in books for phase in book.phases if (book.name, phase.name) in applying]
-    limits = watched(asked, connection.dialect.name)
-    names = {each.name: limits.get(each.name, ()) for each in standing.observations}
-    lines, errors = read_lines(connection, window)
-    source = LedgerReading(connection, standing.at, ())
-    return Past(
-        {
-            (book.name, phase.name): tuple(found)
-            for book in books
-            for phase in book.phases
-            if (found := check_series(connection, book, phase, window))
-        },
-        tuple(observation_series(connection, names, window)),
-        lines,
-        read_rehearsals(source, position.paths, most=MOST_REHEARSALS, kinds=(REHEARSE, COMPAT)),
-        errors,
-    )
 
 
 def _narrowed(window: Window, past: Past) -> Window:
