@@ -134,12 +134,12 @@ class PhaseStatus:
     gate: Gate
     opens: tuple[str, ...]
     checks: tuple[Verdict, ...]
-    signoffs: tuple[SignOffStatus, ...]
-    soaks: tuple[Soak, ...]
-    opening: Opening | None
-    held: Held | None
-    days: tuple[Day, ...]
-    last_closed: ClosedRecord | None
+    soaks: tuple[Soak, ...] = ()
+    opening: Opening | None = None
+    signoffs: tuple[SignOffStatus, ...] = ()
+    held: Held | None = None
+    days: tuple[Day, ...] = ()
+    last_closed: ClosedRecord | None = None
 
     @property
     def applies(self) -> bool:
@@ -254,13 +254,13 @@ class Status(Evaluation):
     at: datetime
     database: DatabaseInfo
     runbooks: tuple[RunbookStatus, ...]
-    observations: tuple[Observed, ...]
-    forced: Forced | None
-    backfills: tuple[Backfilling, ...]
-    rehearsal: RecordedRehearsal | None
-    views: tuple[Shown, ...]
-    warnings: tuple[str, ...]
-    no_ledger: str | None
+    views: tuple[Shown, ...] = ()
+    warnings: tuple[str, ...] = ()
+    no_ledger: str | None = None
+    observations: tuple[Observed, ...] = ()
+    forced: Forced | None = None
+    backfills: tuple[Backfilling, ...] = ()
+    rehearsal: RecordedRehearsal | None = None
     drift: Drift | None = None
     soft_drops: tuple[SoftDropped, ...] = ()
 

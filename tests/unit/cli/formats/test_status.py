@@ -41,14 +41,14 @@ def make_verdict(id: str = "quiet", message: str = "no", **more: Any) -> Verdict
 
 
 def make_phase(**more: Any) -> PhaseStatus:
-    empty = PhaseStatus("ready", Gate.CLOSED, (), (), (), (), None, None, (), None)
+    empty = PhaseStatus("ready", Gate.CLOSED, (), ())
     return replace(empty, **more)
 
 
 def make_standing(*phases: PhaseStatus, **more: Any) -> Status:
     info = DatabaseInfo("sqlite:///x", "sqlite", "3.45", "a1", "c3")
     book = RunbookStatus("orders", "Orders", "orders.md", phases)
-    return replace(Status(NOW, info, (book,), (), None, (), None, (), (), None), **more)
+    return replace(Status(NOW, info, (book,)), **more)
 
 
 def seen(standing: Status, width: int = 100, *, verbose: bool = False) -> str:
