@@ -179,10 +179,6 @@ class Observed:
     asked_by: tuple[str, ...]
     fails: tuple[str, ...]
 
-    @property
-    def wrong(self) -> bool:
-        return bool(self.fails)
-
 
 @dataclass(frozen=True, slots=True)
 class Forced:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from pipestate.cli.formats.layout import (
@@ -24,7 +23,7 @@ from pipestate.core.text import listed, many, plain
 from pipestate.ledger.drift import Drift
 from pipestate.project.find import Calls
 from pipestate.status.facts import is_distribution
-from pipestate.status.model import Backfilling, Forced, Observed, RecordedRehearsal, Shown, Status
+from pipestate.status.model import Backfilling, Forced, RecordedRehearsal, Shown, Status
 from pipestate.status.opening import DAY, lasting, on
 from pipestate.verify.report import Gate
 
@@ -139,32 +138,20 @@ def _rehearsal(rehearsal: RecordedRehearsal, now: datetime) -> Text:
 
 def _observations(standing: Status, width: int) -> Iterator[RenderableType]:
     """Return a table, or a line for each observation if the table does not fit."""
-    if not standing.observations:
-        return
-    yield Text()
-    columns = ("observation", "value", "age", "source", "")
-    rows = [_observation(each) for each in standing.observations]
-    if not fits(columns, rows, width):
-        yield labelled(((label("observed"), _in_a_line(row)) for row in rows), indent=0)
-        return
-    yield table_of(columns, rows, right=["value"])
-
-
-def _observation(observed: Observed) -> tuple[Text, ...]:
-    fails = listed([plain(each.split("/", 1)[1]) for each in observed.fails], most=2)
-    cells = (
-        plain(observed.name),
-        f"{observed.value:.15g}",
-        lasting(observed.age),
-        plain(observed.source),
-        f"fails {fails}" if fails else "",
-    )
-    return tuple(Text(cell, "red" if observed.wrong else "") for cell in cells)
-
-
-def _in_a_line(row: tuple[Text, ...]) -> Text:
-    name, value, age, source, fails = (cell.plain for cell in row)
-    return Text(f"{name} {value}, {age} ago, {source}{', ' if fails else ''}{fails}", row[0].style)
+    rows, lines = [], []
+    for each in standing.observations:
+        fails = listed([plain(name.split("/", 1)[1]) for name in each.fails], most=2)
+        said = [plain(each.name), f"{each.value:.15g}", lasting(each.age), plain(each.source)]
+        said.append(f"fails {fails}" if fails else "")
+        style = "red" if fails else ""
+        rows.append([Text(cell, style) for cell in said])
+        line = "{} {}, {} ago, {}".format(*said) + (f", {said[-1]}" if fails else "")
+        lines.append((label("observed"), Text(line, style)))
+    if rows:
+        yield Text()
+        columns = ("observation", "value", "age", "source", "")
+        is_narrow = not fits(columns, rows, width)
+        yield labelled(lines, indent=0) if is_narrow else table_of(columns, rows, right=["value"])
 
 
 def drift_as_lines(drift: Drift) -> Iterator[str]:
@@ -200,17 +187,12 @@ def show_views(views: Sequence[Shown], width: int, *, named: bool = False) -> It
 def _distribution(rows: Rows, width: int) -> RenderableType:
     name, amount, *rest = rows[0]
     total = sum(int(str(row[amount])) for row in rows)
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    table.add_column(Text(plain(name)), no_wrap=True)
-    table.add_column(Text(plain(amount)), justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, overflow="crop")
-    for column in rest:
-        table.add_column(Text(plain(column)), justify="right", no_wrap=True, overflow="ellipsis")
+    cells = []
     for row in rows:
         bar = bar_of(int(str(row[amount])), total, min(BAR, width - 40))
-        others = ("" if row[column] is None else Text(plain(str(row[column]))) for column in rest)
-        table.add_row(Text(plain(str(row[name]))), str(row[amount]), Text(bar, "cyan"), *others)
-    return table
+        said = ["" if row[column] is None else plain(str(row[column])) for column in (name, amount, *rest)]
+        cells.append([Text(said[0]), Text(said[1]), Text(bar, "cyan"), *map(Text, said[2:])])
+    return table_of([name, amount, "", *rest], cells, right=[amount, *rest])
 
 
 def bar_of(amount: int, total: int, width: int) -> str:

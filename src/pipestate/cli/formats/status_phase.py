@@ -1,13 +1,12 @@
 """A phase on the terminal: its gate, its opening, missing checks, sign-offs, and its last days."""
 
-import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from rich.text import Text
 
 from pipestate.cli.formats.layout import Line, label
-from pipestate.cli.formats.verify import GATES, STYLES
+from pipestate.cli.formats.verify import GATES, STYLES, without_first_row
 from pipestate.core.text import listed, many, plain
 from pipestate.project.find import Calls
 from pipestate.status.model import (
@@ -36,9 +35,6 @@ MARKS = {
 LEGEND = "■ open  ✗ closed  ◪ both  · no record"
 BAR = 14
 MESSAGE = 150  # `pipestate verify` shows the rest, with evidence
-_FIRST = re.compile(
-    r"([\d,]+ rows?), first: .*; (required [^;]*)", re.DOTALL
-)  # the message of a check that counts rows
 LATE_HOURS = 48  # without a record, the default of most soak checks
 
 
@@ -122,10 +118,9 @@ def _wrong(verdicts: Iterable[Verdict]) -> Iterator[Line]:
     found: dict[tuple[str, str], list[str]] = {}
     for verdict in verdicts:
         name = "warned" if verdict.warned else str(verdict.outcome)
-        found.setdefault((name, verdict.message), []).append(plain(verdict.check_id))
+        message = verdict.message if len(verdict.message) <= MESSAGE else without_first_row(verdict)
+        found.setdefault((name, message), []).append(plain(verdict.check_id))
     for (name, message), ids in found.items():
-        if len(message) > MESSAGE:
-            message = _FIRST.sub(r"\1, \2", message)
         text = Text().append(", ".join(ids), "bold").append(f": {plain(shortened(message, MESSAGE))}")
         yield label(name, STYLES[name]), text
 
