@@ -115,11 +115,12 @@ def _runbooks(
             last_closed=recorded.last_closed.get(key),
         )
 
-    books = groupby(phases, key=lambda pair: (pair[0].name, pair[0].title, pair[0].path))
-    return tuple(
-        RunbookStatus(*book, tuple(status_of(runbook, phase) for runbook, phase in group))
-        for book, group in books
-    )
+    found = []
+    for _, group in groupby(phases, key=lambda pair: pair[0].path):
+        pairs = list(group)
+        book, stands = pairs[0][0], tuple(status_of(*pair) for pair in pairs)
+        found.append(RunbookStatus(book.name, book.title, book.path, stands, book.default))
+    return tuple(found)
 
 
 def _with_records(

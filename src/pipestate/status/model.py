@@ -161,6 +161,7 @@ class RunbookStatus:
     title: str
     path: str
     phases: tuple[PhaseStatus, ...]
+    default: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ def next_step(chain: Chain, steps: Sequence[PlannedRevision], report: Report, ca
         return f"the chain has no revision yet: {calls.alembic('revision -m ...')}"
     waiting = [step for step in steps if not step.applied]
     closed = report.addresses(Gate.CLOSED)
-    fix = f"fix {', '.join(closed)}: {calls.pipestate('verify')}"
+    fix = f"fix {', '.join(closed)}: {report.closed_command(calls)}"
     if not waiting:
         return fix if closed else "nothing: the database is at head"
     shut = {step.revision: step.shut for step in waiting if step.shut}

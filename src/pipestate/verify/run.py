@@ -135,7 +135,9 @@ def assemble(
             place = position.place(phase.from_, phase.until)
             gate = Gate(place) if place else gate_of(checks)
             found.append(PhaseReport(phase.name, gate, phase.opens, checks, phase.text_sha256))
-        reports.append(RunbookReport(runbook.name, runbook.path, runbook.sha256, tuple(found)))
+        reports.append(
+            RunbookReport(runbook.name, runbook.path, runbook.sha256, tuple(found), runbook.default)
+        )
     return tuple(reports)
 
 

@@ -39,6 +39,7 @@ SHAPES: Shapes = {
     "Status": "schema_version at database no_ledger warnings runbooks observations forced backfills rehearsal views "
     "drift soft_dropped=soft_drops",
     "SoftDropped": "kind name columns revision dropped_at rows bytes",
+    "RunbookStatus": "name title path phases",
     "PhaseStatus": "name gate opens checks opening soaks sign_offs=signoffs held days last_closed",
     "Shown": "runbook id error rows total",
     "Soak": "check=check_id of days required since opens_at passed ends_next",

@@ -15,7 +15,7 @@ SHAPED = {
     "verify": "Report RunbookReport PhaseReport Verdict",
     "plan": "ChainPlan PlannedRevision GateState",
     "history": "Entry",
-    "status": "Status SoftDropped PhaseStatus Shown Soak SignOffStatus FailedCheck Observed Forced RecordedRehearsal "
+    "status": "Status SoftDropped RunbookStatus PhaseStatus Shown Soak SignOffStatus FailedCheck Observed Forced RecordedRehearsal "
     "Drift Difference",
     "fleet": "Answer PhaseFound TenantUpgrade Fleet Group Tenant",
     "rehearse": "Rehearsal RevisionImpact TableImpact Return",
