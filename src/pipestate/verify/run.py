@@ -46,7 +46,7 @@ from pipestate.verify.session_safety import (
 DEFAULT_TIMEOUT_S = 30.0
 EVIDENCE_ROWS = 10
 ALONE_S = 0.5  # after this time other connections join a run
-NOTHING_RECORDED = "nothing recorded yet"  # of a check on the ledger, instead of "no row"
+NO_ROW, NOTHING_RECORDED = "no row, ", "nothing recorded yet, "  # the second of a check on the ledger
 NOTHING = QueryResult((), (), 0)
 
 Item = TypeVar("Item")
@@ -165,8 +165,6 @@ def run_check(
             known[check.sql] = read(connection, check.sql, timeout_s, most=most, behind=behind)
         result = known[check.sql]
         judgement = judge(check.require, result)
-        if judgement.outcome is Outcome.FAILED and not result.total and reads_ledger(check.sql):
-            judgement = replace(judgement, message=judgement.message.replace("no row", NOTHING_RECORDED, 1))
         if isinstance(written, SignOff):
             judgement = explain_signoff(written, judgement, **here)
     except QueryFailed as error:
@@ -184,7 +182,9 @@ def make_verdict(
     duration_ms: float,
     evidence: QueryResult = NOTHING,
 ) -> Verdict:
-    written = selected.check
+    written, message = selected.check, judgement.message
+    if message.startswith(NO_ROW) and reads_ledger(check.sql):
+        message = message.replace(NO_ROW, NOTHING_RECORDED, 1)
     advice = Advice(written.text, selected.source) if isinstance(written, SignOff) else written.advice
     return Verdict(
         check.id,
@@ -192,7 +192,7 @@ def make_verdict(
         check.level,
         check.require.text,
         judgement.observed,
-        judgement.message,
+        message,
         selected.source,
         round(duration_ms, 1),
         evidence.records(),
