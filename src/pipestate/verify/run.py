@@ -7,7 +7,6 @@ none of them. A connection that fails is left out.
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count, groupby
 from queue import Empty, SimpleQueue

@@ -1,5 +1,7 @@
 """Plan and history on the terminal: the next step, revisions with their gates, entries."""
 
+import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
@@ -77,14 +79,14 @@ def print_history(
     if not entries:
         return
     console.print()
-    rows = [
-        (
-            Text(minute(entry.at), "dim"),
-            Text(plain(entry.kind)),
-            Text(plain(_what(entry, titles))),
-        )
-        for entry in entries
-    ]
+    rows = []
+    room = console.width - len("2026-01-20 06:30") - max(len(entry.kind) for entry in entries) - 4
+    for entry in entries:
+        # A line must not break inside `(0.1 s)`: Rich breaks at any space, textwrap keeps these.
+        what = re.sub(r"\((\S+) (m?s)\)", "(\\1\N{NO-BREAK SPACE}\\2)", plain(_what(entry, titles)))
+        lines = textwrap.wrap(what, max(20, room), break_on_hyphens=False) if console.is_terminal else [what]
+        said = "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
+        rows.append((Text(minute(entry.at), "dim"), Text(plain(entry.kind)), Text(said)))
     for part in in_columns(rows, console):
         console.print(part)
 
