@@ -159,7 +159,7 @@ def _lines(runbook: "Runbook", phase: "Phase", dialect: str) -> Iterator[str]:
 
 def _check(runbook: "Runbook", check: "Check | SignOff", dialect: str) -> Iterator[str]:
     from pipestate.runbook.model import SignOff
-    from pipestate.verify.select import written
+    from pipestate.verify.checks import written
 
     if isinstance(check, SignOff):
         whose = f"sign-offs of {check.people} people" if check.people > 1 else "a sign-off"

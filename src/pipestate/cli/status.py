@@ -76,7 +76,7 @@ def status(
     """
     from pipestate.cli.formats.status import print_status
     from pipestate.status.collect import collect
-    from pipestate.verify.select import find_phases
+    from pipestate.verify.checks import find_phases
 
     phases = find_phases(chosen(to, runbooks or []))
     with to.connect() as (connection, position):

@@ -188,8 +188,8 @@ def check(
     from pipestate.database import connections as db
     from pipestate.ledger.drift import edited_files
     from pipestate.project.phases import resolve_opens
+    from pipestate.verify.checks import find_phases
     from pipestate.verify.run import EVIDENCE_ROWS, verify_on
-    from pipestate.verify.select import find_phases
     from pipestate.verify.session_safety import refuse_planted
 
     found = find_phases(books, names, lambda phase: to.calls.pipestate(f"{command} {phase}"))

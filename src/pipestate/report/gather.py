@@ -32,10 +32,10 @@ from pipestate.status.collect import collect
 from pipestate.status.facts import read_rehearsals
 from pipestate.status.model import RecordedRehearsal, Status
 from pipestate.status.records import LedgerReading
+from pipestate.verify.checks import find_phases
 from pipestate.verify.read import guarded
 from pipestate.verify.report import Outcome
 from pipestate.verify.run import DEFAULT_TIMEOUT_S
-from pipestate.verify.select import find_phases
 
 Judged = tuple[tuple[Comparison, ...], Point]
 STREAMED = {"yield_per": 2000}

@@ -35,10 +35,10 @@ from pipestate.status.model import (
 )
 from pipestate.status.opening import find_soaks, opening
 from pipestate.status.records import LedgerReading, read_days, read_forced, read_held, read_last_closed
+from pipestate.verify.checks import Phases
 from pipestate.verify.read import QueryFailed, explain, guarded, read
 from pipestate.verify.report import Gate, Report, Verdict
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, verify_on
-from pipestate.verify.select import Phases
 
 DAYS = 14
 VIEW_ROWS = 50

@@ -9,7 +9,7 @@ from pipestate.runbook.criterion import Comparison
 from pipestate.runbook.model import Check, SignOff
 from pipestate.runbook.statement import tokens
 from pipestate.status.model import Opening, Soak
-from pipestate.verify.judge import holds
+from pipestate.verify.checks import holds
 from pipestate.verify.report import Gate, Json, Outcome, Verdict
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)

@@ -22,7 +22,15 @@ from pipestate.database.interrupt import stopped_together
 from pipestate.database.urls import shown
 from pipestate.project.graph import Position
 from pipestate.runbook.model import Advice, Check, SignOff
-from pipestate.verify.judge import Judgement, judge
+from pipestate.verify.checks import (
+    Judgement,
+    Phases,
+    SelectedCheck,
+    explain_signoff,
+    judge,
+    select_checks,
+    signoff_check,
+)
 from pipestate.verify.read import HeldSavepoint, QueryFailed, QueryResult, fence, read
 from pipestate.verify.report import (
     DatabaseInfo,
@@ -34,7 +42,6 @@ from pipestate.verify.report import (
     Verdict,
     gate_of,
 )
-from pipestate.verify.select import Phases, SelectedCheck, explain_signoff, select_checks, signoff_check
 from pipestate.verify.session_safety import (
     read_session_safety,
     reads_ledger,

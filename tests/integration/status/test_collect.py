@@ -7,8 +7,8 @@ from integration.status.conftest import phase_of
 from pipestate.runbook.model import Runbook
 from pipestate.status.collect import collect
 from pipestate.status.model import DayState, Status
+from pipestate.verify.checks import find_phases
 from pipestate.verify.report import Gate
-from pipestate.verify.select import find_phases
 from support.runbook_samples import NOWHERE
 from support.servers import Database
 from support.sql_times import run_timed

@@ -5,8 +5,8 @@ from pathlib import Path
 from pipestate.cli.formats.json import as_plain
 from pipestate.database.connections import reader
 from pipestate.status.collect import run_views
+from pipestate.verify.checks import find_phases
 from pipestate.verify.report import Gate, Verdict
-from pipestate.verify.select import find_phases
 from support.runbook_samples import NOWHERE, block, explained, page, run, shown, write
 from support.servers import Database
 

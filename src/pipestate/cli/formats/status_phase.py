@@ -21,8 +21,8 @@ from pipestate.status.model import (
     Soak,
 )
 from pipestate.status.opening import days, lasting, on
+from pipestate.verify.checks import written
 from pipestate.verify.report import Gate, Outcome, Verdict, shortened
-from pipestate.verify.select import written
 
 GOOD, BAD, ODD = "green", "bold red", "yellow"
 MARKS = {
