@@ -27,7 +27,7 @@ from pipestate.runbook.model import Runbook
 from pipestate.status.facts import Rows, is_distribution
 from pipestate.status.model import PhaseStatus, RunbookStatus, Status
 from pipestate.status.opening import days, lasting
-from pipestate.verify.report import Gate, Json, Outcome
+from pipestate.verify.report import Gate, Json, Outcome, shortened
 
 TEMPLATES = Path(__file__).parent / "templates"
 LONGEST_TEXT = 3000
@@ -92,15 +92,6 @@ def whole(rows: Rows) -> int:
         return 0
     _, amount, *_ = rows[0]
     return sum(int(str(row[amount])) for row in rows)
-
-
-def shortened(text: str, longest: int) -> str:
-    """Cut a text after this many characters.
-
-    >>> shortened("abcdef", 4)
-    'abcd…'
-    """
-    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def style() -> tuple[Markup, str]:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from itertools import count, groupby
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread, current_thread
-from typing import TypeVar
 
 from sqlalchemy import URL, Connection
 
@@ -54,9 +53,6 @@ EVIDENCE_ROWS = 10
 ALONE_S = 0.5  # after this time other connections join a run
 NO_ROW, NOTHING_RECORDED = "no row, ", "nothing recorded yet, "  # the second of a check on the ledger
 NOTHING = QueryResult((), (), 0)
-
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
 
 
 def verify(
@@ -177,7 +173,15 @@ def run_check(
         judgement = Judgement(Outcome.ERRORED, {}, str(error))
     shown_rows = NOTHING
     if evidence and judgement.outcome is Outcome.FAILED:
-        shown_rows = _evidence(connection, check, result, timeout_s, most, behind)
+        # Rows of its evidence, else its own if it counts rows. A query that fails here does not hide the verdict.
+        explained = check.evidence_for(connection.dialect.name)
+        if explained is None or check.require.shows_own_rows:
+            shown_rows = result if check.require.counts_rows else NOTHING
+        else:
+            try:
+                shown_rows = read(connection, explained.sql, timeout_s, most=most, behind=behind)
+            except QueryFailed as error:
+                shown_rows = QueryResult(("error",), ((str(error),),), 1)
     return make_verdict(selected, check, judgement, (time.perf_counter() - start) * 1000, shown_rows)
 
 
@@ -208,41 +212,20 @@ def make_verdict(
     )
 
 
-def _evidence(
-    connection: Connection,
-    check: Check,
-    own: QueryResult,
-    timeout_s: float,
-    most: int,
-    behind: HeldSavepoint | None,
-) -> QueryResult:
-    """Read the rows that show why: those of its evidence, else its own if it counts rows.
-
-    A query that fails here does not hide the verdict.
-    """
-    explained = check.evidence_for(connection.dialect.name)
-    if explained is None or check.require.shows_own_rows:
-        return own if check.require.counts_rows else NOTHING
-    try:
-        return read(connection, explained.sql, timeout_s, most=most, behind=behind)
-    except QueryFailed as error:
-        return QueryResult(("error",), ((str(error),),), 1)
-
-
 def share_out(
     leader: Connection,
     url: URL,
-    items: Sequence[Item],
-    answer: Callable[[Connection, HeldSavepoint | None, Item], Answer],
+    checks: Sequence[SelectedCheck],
+    run: Callable[[Connection, HeldSavepoint | None, SelectedCheck], Verdict],
     *,
     jobs: int,
     prepare: Callable[[Connection], None],
-) -> list[Answer]:
-    """Answer every item, on at most `jobs` connections, in the order of the items; `prepare` gets each that joins."""
+) -> list[Verdict]:
+    """Run every check, on at most `jobs` connections; return their verdicts in order. `prepare` gets each that joins."""
     todo: SimpleQueue[int] = SimpleQueue()
-    for number in range(len(items)):
+    for number in range(len(checks)):
         todo.put(number)
-    found: dict[int, Answer] = {}
+    found: dict[int, Verdict] = {}
     errors: list[Exception] = []
     over, lock = Event(), Lock()
     at_work: list[Thread] = []
@@ -251,7 +234,7 @@ def share_out(
         with fence(connection) as behind, suppress(Empty):
             while True:
                 number = todo.get_nowait()
-                found[number] = answer(connection, behind, items[number])
+                found[number] = run(connection, behind, checks[number])
 
     def help_out() -> None:
         try:
@@ -270,7 +253,7 @@ def share_out(
             for _ in range(jobs - 1):
                 Thread(target=help_out, daemon=True).start()
 
-    if jobs < 2 or len(items) < 2:
+    if jobs < 2 or len(checks) < 2:
         work(leader)
     else:
         snapshot = str(leader.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one())
@@ -284,6 +267,6 @@ def share_out(
                 working = list(at_work)
             for thread in working:
                 thread.join()
-    if len(found) < len(items):
+    if len(found) < len(checks):
         raise errors[0]
-    return [found[number] for number in range(len(items))]
+    return [found[number] for number in range(len(checks))]

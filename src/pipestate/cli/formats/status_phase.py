@@ -11,7 +11,6 @@ from pipestate.core.text import listed, many, plain
 from pipestate.project.find import Calls
 from pipestate.status.model import (
     ClosedRecord,
-    Day,
     DayState,
     Held,
     Opening,
@@ -88,7 +87,8 @@ def _soaks(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
 def _soak(soak: Soak, message: str, now: datetime) -> Text:
     name = "" if soak.check_id == "soak" else f"{plain(soak.check_id)}: "
     counted = soak.days if soak.counts and soak.days is not None else 0.0
-    text = Text(name).append_text(_bar(counted / soak.required if soak.required else 1.0))
+    full = min(BAR, int(counted / soak.required * BAR)) if soak.required else BAR
+    text = Text(name).append("█" * full, GOOD if full == BAR else ODD).append("░" * (BAR - full), "dim")
     text.append(f" {days(counted)} of {days(soak.required)} days", GOOD if soak.passed else ODD)
     if soak.passed:
         return text
@@ -106,11 +106,6 @@ def _not_before(opening: Opening) -> Text:
     if not names:
         return Text()
     return Text(f", and not before {listed(names)} {'passes' if len(names) == 1 else 'pass'}")
-
-
-def _bar(share: float) -> Text:
-    full = min(BAR, int(share * BAR))
-    return Text().append("█" * full, GOOD if full == BAR else ODD).append("░" * (BAR - full), "dim")
 
 
 def _wrong(verdicts: Iterable[Verdict]) -> Iterator[Line]:
@@ -153,7 +148,8 @@ def _records(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
         ends = "; the gate is closed now: the next record ends this streak"
         yield label("held"), held.append(ends, BAD) if phase.gate is Gate.CLOSED else held
     if any(day.open or day.closed for day in phase.days):
-        yield label("days"), _strip(phase.days)
+        strip = Text().join(Text(*MARKS[day.state]) for day in phase.days)
+        yield label("days"), strip.append(f"  {phase.days[0].date:%b %d} to today", "dim")
     if phase.last_closed is not None and phase.last_closed.at.date() >= phase.days[0].date:
         yield label("closed"), _closed(phase.last_closed, now)
 
@@ -166,13 +162,6 @@ def _held(held: Held, since: datetime, now: datetime) -> Text:
     if (held.longest_gap_hours or 0) > LATE_HOURS:
         text.append(f", the longest gap {lasting(timedelta(hours=held.longest_gap_hours or 0))}", ODD)
     return text
-
-
-def _strip(strip: tuple[Day, ...]) -> Text:
-    text = Text()
-    for day in strip:
-        text.append(*MARKS[day.state])
-    return text.append(f"  {strip[0].date:%b %d} to today", "dim")
 
 
 def _closed(closed: ClosedRecord, now: datetime) -> Text:
