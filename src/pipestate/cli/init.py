@@ -53,7 +53,7 @@ Head = Annotated[
     ),
 ]
 VersionPath = Annotated[
-    str | None,
+    Path | None,
     typer.Option(
         "--version-path",
         metavar="DIR",
@@ -83,7 +83,7 @@ def init(
     from pipestate.project.scaffold.revision import MESSAGE, WantedRevision, draft_start
 
     refuse_shipped(project)
-    wanted = WantedRevision(MESSAGE, rev_id, head, Path(version_path) if version_path else None)
+    wanted = WantedRevision(MESSAGE, rev_id, head, version_path)
     started = draft_start(project, read_chain(project), name, wanted)
     write_or_show(started.drafts, advice(started, project.named), dry_run=dry_run)
 
@@ -155,9 +155,7 @@ def revision(
 
     refuse_shipped(project)
     dropped = read_dropped(tables or [], columns or [])
-    wanted = WantedRevision(
-        message or f"drop {dropped}", rev_id, head, Path(version_path) if version_path else None
-    )
+    wanted = WantedRevision(message or f"drop {dropped}", rev_id, head, version_path)
     drafted = draft_contract(
         *(project, read_chain(project), contract, dropped, wanted),
         recheck=recheck or [],

@@ -44,20 +44,10 @@ def make_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "cell": cell,
-        "days": days,
-        "identifier": lambda text: words.identifier(shortened(text, LONGEST_TEXT)),
-        "inline": inline,
-        "lasting": lasting,
-        "moment": words.moment,
-        "number": number,
-        "places": words.places,
-        "short_path": words.short_path,
-        "strip_words": words.strip_words,
-        "utc": words.utc,
-        "whole": whole,
-    }
+    own = (cell, days, inline, lasting, number, whole)
+    texts = (words.moment, words.places, words.short_path, words.strip_words, words.utc)
+    environment.filters |= {function.__name__: function for function in (*own, *texts)}
+    environment.filters["identifier"] = lambda text: words.identifier(shortened(text, LONGEST_TEXT))
     environment.globals["day_words"] = words.DAY_WORDS
     return environment
 

@@ -185,15 +185,11 @@ def run_views(connection: Connection, phases: Phases, position: Position, timeou
 
 def _asked(source: LedgerReading, phases: Phases, report: Report) -> list[tuple[Check, Verdict, str]]:
     """Pair the checks with their verdicts and addresses."""
-    verdicts = {
-        f"{runbook.name}/{phase.name}/{verdict.check_id}": verdict
-        for runbook, phase in report.phases()
-        for verdict in phase.checks
-    }
-    checks = (
-        (check, f"{runbook.name}/{phase.name}/{check.id}")
-        for runbook, phase in phases
-        for check in phase.checks_for(source.connection.dialect.name)
-        if isinstance(check, Check)
-    )
-    return [(check, verdicts[address], address) for check, address in checks if address in verdicts]
+    dialect = source.connection.dialect.name
+    found = []
+    for (runbook, phase), (_, judged) in zip(phases, report.phases(), strict=True):
+        checks = {check.id: check for check in phase.checks_for(dialect)}
+        for verdict in judged.checks:
+            if isinstance(check := checks.get(verdict.check_id), Check):
+                found.append((check, verdict, f"{runbook.name}/{phase.name}/{check.id}"))
+    return found

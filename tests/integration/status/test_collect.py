@@ -150,14 +150,14 @@ def test_observations_have_their_age_their_source_and_who_asks(ledger: Database,
     assert (depth.name, depth.value, depth.source, depth.actor) == ("depth", 12.5, "probe", "cron")
     assert abs(depth.age - timedelta(hours=2)) < ALMOST
     assert depth.asked_by == ("book/two/short",)
-    assert depth.wrong, "it is too old for the check"
-    assert (tickets.name, tickets.asked_by, tickets.wrong, zoo.name) == ("tickets", (), False, "zoo")
+    assert depth.fails, "it is too old for the check"
+    assert (tickets.name, tickets.asked_by, tickets.fails, zoo.name) == ("tickets", (), (), "zoo")
 
 
 def test_an_observation_that_its_check_takes_is_not_wrong(ledger: Database, standing: Look) -> None:
     run_timed(ledger, fact("10 minutes ago", 12))
     (depth,) = standing(ledger).observations
-    assert not depth.wrong
+    assert not depth.fails
 
 
 def test_the_last_force_is_told_with_its_reason_and_what_failed(ledger: Database, standing: Look) -> None:
