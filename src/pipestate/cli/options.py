@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property, update_wrapper
+from functools import cached_property, partial, update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -152,14 +152,6 @@ class TargetIfAny:
     version_table: str | None = None
 
 
-def make_target(
-    project: Project, database_url: str | None = None, version_table: str | None = None
-) -> Target:
-    """Resolve the database's URL; the ini file is the last source."""
-    url = resolve_url(database_url, ini_url=lambda: project.option("sqlalchemy.url"))
-    return Target(project, url, Calls(project.named, shown(url) if database_url else None), version_table)
-
-
 def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Replace a command's first argument by its options: a Target, a TargetIfAny, a Project or a Named."""
     first, *rest = inspect.signature(function).parameters.values()
@@ -175,11 +167,13 @@ def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
         project = find_project(named)
         if not on_database:
             return function(project, **given)
-        database = [given.pop(option) for option in DATABASE_OPTIONS]
-        if first.annotation is Target:
-            return function(make_target(project, *database), **given)
-        url = known_url(database[0], ini_url=lambda: project.option("sqlalchemy.url"))
-        return function(TargetIfAny(project, url, database[1]), **given)
+        database_url, table = (given.pop(option) for option in DATABASE_OPTIONS)
+        ini_url = partial(project.option, "sqlalchemy.url")  # the last source
+        if first.annotation is TargetIfAny:
+            return function(TargetIfAny(project, known_url(database_url, ini_url=ini_url), table), **given)
+        url = resolve_url(database_url, ini_url=ini_url)
+        calls = Calls(project.named, shown(url) if database_url else None)
+        return function(Target(project, url, calls, table), **given)
 
     options = PROJECT_OPTIONS | (DATABASE_OPTIONS if on_database else {})
     return with_options(command, function, rest, options)

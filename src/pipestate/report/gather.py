@@ -60,12 +60,19 @@ def check_series(connection: Connection, runbook: Runbook, phase: Phase, window:
 
     At most MOST_POINTS records are read in full; of records close together the worst is kept.
     """
-    total, runs = thin(_runs(connection, runbook, phase, window), window, _worst, slots=MOST_POINTS)
+
+    def worst(runs: Sequence[_Run]) -> list[_Run]:
+        return [max(runs, key=lambda run: (run.wrong, run.at, run.id))]
+
+    total, runs = thin(_runs(connection, runbook, phase, window), window, worst, slots=MOST_POINTS)
+    result, times = ledger_on(connection.dialect.name).result, {run.id: run.at for run in runs}
+    columns = (result.c[name] for name in ("run_id", "check_id", "outcome", "required", "observed"))
+    rows = connection.execute(select(*columns).where(result.c.run_id.in_(times)).order_by(result.c.id))
     asked = [check.id for check in phase.checks_for(connection.dialect.name) if isinstance(check, Check)]
     found: dict[tuple[str, str], list[Judged]] = {}
-    for row, at in _results(connection, runs):
+    for row in sorted(rows, key=lambda row: (times[row.run_id], row.run_id)):
         if row.check_id in asked and row.outcome != Outcome.SKIPPED:
-            for column, judged in _numbers(row, at):
+            for column, judged in _numbers(row, times[row.run_id]):
                 found.setdefault((row.check_id, column), []).append(judged)
     thinned = total - len(runs)
     return [
@@ -121,23 +128,6 @@ def _runs(connection: Connection, runbook: Runbook, phase: Phase, window: Window
     )
     for row in connection.execute(query, execution_options=STREAMED):
         yield _Run(row.id, in_utc(row.recorded_at), row.wrong)
-
-
-def _worst(runs: Sequence[_Run]) -> list[_Run]:
-    """Choose the run with the most failures, the newest of equals: thinning must keep failures."""
-    return [max(runs, key=lambda run: (run.wrong, run.at, run.id))]
-
-
-def _results(connection: Connection, runs: Sequence[_Run]) -> Iterator[tuple[Any, datetime]]:
-    result = ledger_on(connection.dialect.name).result
-    times = {run.id: run.at for run in runs}
-    query = (
-        select(result.c.run_id, result.c.check_id, result.c.outcome, result.c.required, result.c.observed)
-        .where(result.c.run_id.in_(times))
-        .order_by(result.c.id)
-    )
-    rows = sorted(connection.execute(query), key=lambda row: (times[row.run_id], row.run_id))
-    return ((row, times[row.run_id]) for row in rows)
 
 
 def _numbers(row: Any, at: datetime) -> Iterator[tuple[str, Judged]]:
