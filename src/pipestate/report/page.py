@@ -177,7 +177,7 @@ def _text(
     shown = {(view.runbook, view.id) for view in standing.views if view.rows or view.error}
     for phase, found in zip(book.phases, here.phases, strict=True):
         phases[phase.line] = found
-        signoffs = {each.id: each for each in found.signoffs}
+        signoffs = {each.id: each for each in found.sign_offs}
         for verdict in found.checks:
             id = f"check.{book.name}.{phase.name}.{verdict.check_id}"
             drawn = [chart for _, _, those in charts for chart in those if chart.check == id]

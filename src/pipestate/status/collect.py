@@ -106,7 +106,7 @@ def _runbooks(
             return known
         return replace(
             known,
-            signoffs=tuple(
+            sign_offs=tuple(
                 stand(each, recorded.words.get((*key, each.id), ()), now)
                 for each in (phase.signoffs if known.applies else ())
             ),
@@ -155,7 +155,7 @@ def _with_records(
         rehearsal=next(iter(read_rehearsals(source, position.paths, most=1)), None),
         warnings=(*standing.warnings, *([said] if orphans else ()), *foreign_warning(connection)),
         drift=read_drift(connection),
-        soft_drops=tuple(find_soft_drops(connection)),
+        soft_dropped=tuple(find_soft_drops(connection)),
     )
 
 

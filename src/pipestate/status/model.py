@@ -49,7 +49,7 @@ class Held:
 class FailedCheck:
     """A blocking check that failed or errored in a past run."""
 
-    check_id: str
+    check: str
     outcome: str
     message: str
 
@@ -72,7 +72,7 @@ class Soak:
     `ends_next` marks a phase that is closed now: its next record ends the streak.
     """
 
-    check_id: str
+    check: str
     of: str | None
     days: float | None
     required: float
@@ -136,7 +136,7 @@ class PhaseStatus:
     checks: tuple[Verdict, ...]
     soaks: tuple[Soak, ...] = ()
     opening: Opening | None = None
-    signoffs: tuple[SignOffStatus, ...] = ()
+    sign_offs: tuple[SignOffStatus, ...] = ()
     held: Held | None = None
     days: tuple[Day, ...] = ()
     last_closed: ClosedRecord | None = None
@@ -259,7 +259,7 @@ class Status(Evaluation):
     backfills: tuple[Backfilling, ...] = ()
     rehearsal: RecordedRehearsal | None = None
     drift: Drift | None = None
-    soft_drops: tuple[SoftDropped, ...] = ()
+    soft_dropped: tuple[SoftDropped, ...] = ()
 
     @property
     def forged(self) -> bool:

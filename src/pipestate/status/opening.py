@@ -79,7 +79,7 @@ def opening(gate: Gate, soaks: Sequence[Soak], verdicts: Iterable[Verdict]) -> O
     """Return when a closed gate can open; None if the gate is not closed."""
     if gate is not Gate.CLOSED:
         return None
-    waiting = {soak.check_id: soak for soak in soaks if not soak.passed}
+    waiting = {soak.check: soak for soak in soaks if not soak.passed}
     by_time = {name for name, soak in waiting.items() if soak.opens_at is not None}
     others = tuple(
         verdict.check_id for verdict in verdicts if verdict.closes and verdict.check_id not in by_time

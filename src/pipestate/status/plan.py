@@ -12,8 +12,8 @@ from pipestate.verify.report import DatabaseInfo, Gate, Report
 class GateState:
     """A phase that gates a revision."""
 
-    name: str
-    state: Gate
+    phase: str
+    gate: Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class PlannedRevision:
     @property
     def shut(self) -> tuple[str, ...]:
         """The gates before this revision that are not open."""
-        return tuple(gate.name for gate in self.gates if gate.state is not Gate.OPEN)
+        return tuple(gate.phase for gate in self.gates if gate.gate is not Gate.OPEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,7 @@ def test_what_broke_the_streak_is_told_with_its_checks(ledger: Database, standin
     assert closed is not None
     assert closed.by == "cron"
     assert abs(found.at - closed.at - timedelta(days=4)) < ALMOST
-    assert [(each.check_id, each.message) for each in closed.failures] == [
+    assert [(each.check, each.message) for each in closed.failures] == [
         *(("quiet", "quiet is wrong"), ("slow", "slow is wrong"))
     ]
     assert phase_of(found, "two").last_closed is None
@@ -125,7 +125,7 @@ def test_sign_offs_say_who_how_long_and_how_many_are_missing(ledger: Database, s
         *(word("2 days ago", "agreed", "ann "), word("1 days ago", "agreed", "ben")),
     )
     found = standing(ledger)
-    backup, agreed = phase_of(found, "two").signoffs
+    backup, agreed = phase_of(found, "two").sign_offs
     assert (backup.missing, backup.until, backup.words[0].holds) == (1, None, False), "it has expired"
     assert (backup.words[0].person, backup.words[0].note) == ("dba", "s3")
     assert [each.person for each in agreed.words] == ["ben", "ann "], "the latest word of each person"
@@ -136,7 +136,7 @@ def test_sign_offs_say_who_how_long_and_how_many_are_missing(ledger: Database, s
 
 def test_a_word_too_few_is_counted(ledger: Database, standing: Look) -> None:
     run_timed(ledger, word("2 days ago", "agreed", "ann"), word("1 days ago", "agreed", "ANN"))
-    _, agreed = phase_of(standing(ledger), "two").signoffs
+    _, agreed = phase_of(standing(ledger), "two").sign_offs
     assert (agreed.missing, agreed.until) == (1, None)
 
 
@@ -170,7 +170,7 @@ def test_the_last_force_is_told_with_its_reason_and_what_failed(ledger: Database
     forced = standing(ledger).forced
     assert forced is not None
     assert (forced.runbook, forced.phase, forced.by, forced.reason) == ("book", "one", "cron", "why not")
-    assert [each.check_id for each in forced.failures] == ["quiet"]
+    assert [each.check for each in forced.failures] == ["quiet"]
 
 
 def test_prepared_statements_are_no_rehearsal(ledger: Database, standing: Look) -> None:
@@ -211,7 +211,7 @@ def test_without_a_ledger_everything_else_is_there(database: Database, standing:
     assert found.no_ledger.startswith("this database has no ledger: run")
     assert phase_of(found, "one").gate is Gate.OPEN
     two = phase_of(found, "two")
-    assert (two.signoffs, two.soaks, two.held, two.days) == ((), (), None, ())
+    assert (two.sign_offs, two.soaks, two.held, two.days) == ((), (), None, ())
     assert two.opening is not None
     assert two.opening.at is None, "a check that could not be evaluated has no date"
     assert [view.id for view in found.views] == ["v"]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Shapes = Mapping[str, str]
 VERSION = {"schema_version": 1}
-# The keys of each dataclass, by its name; `key=attribute` if the two differ, and `a.b` is the attribute of another one.
-# `schema_version` is a constant.
+# The keys of a dataclass, by its name, if they are not its fields; `key=attribute` if the two differ, and `a.b` is the
+# attribute of another one. `schema_version` is a constant.
 SHAPES: Shapes = {
     # verify
     "Report": "schema_version ok database started_at duration_ms summary warnings runbooks",
@@ -30,23 +30,15 @@ SHAPES: Shapes = {
     "Verdict": "id=check_id outcome level require observed message source block duration_ms evidence evidence_rows",
     # drift, plan, history
     "Drift": "schema_version revision recorded_at incomparable differences",
-    "Difference": "kind name change",
     "ChainPlan": "schema_version revision=database.revision head=database.head steps next=advice",
-    "PlannedRevision": "revision title applied gates",
-    "GateState": "phase=name gate=state",
     "Entry": "at kind who what revision role",
     # status
     "Status": "schema_version at database no_ledger warnings runbooks observations forced backfills rehearsal views "
-    "drift soft_dropped=soft_drops",
+    "drift soft_dropped",
     "SoftDropped": "kind name columns revision dropped_at rows bytes",
     "RunbookStatus": "name title path phases",
-    "PhaseStatus": "name gate opens checks opening soaks sign_offs=signoffs held days last_closed",
-    "Shown": "runbook id error rows total",
-    "Soak": "check=check_id of days required since opens_at passed ends_next",
     "SignOffStatus": "id text valid_for_seconds=valid_for people missing until words",
-    "FailedCheck": "check=check_id outcome message",
     "Observed": "name value at age_seconds=age source actor asked_by fails",
-    "Forced": "runbook phase at by reason revision applied failures",
     "RecordedRehearsal": "at by revisions clone rows longest_stall_ms noise_ms bounded ok unchanged",
     # fleet
     "Answer": "name url=shown_url schema exit_code error dialect server_version revision head duration_ms summary "

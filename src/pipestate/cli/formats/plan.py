@@ -61,7 +61,7 @@ def _row(step: PlannedRevision) -> tuple[Text, ...]:
     mark = Text("✓", "green") if step.applied else Text("·", "dim")
     title = Text(plain(step.title), "dim" if step.applied else "")
     for gate in step.gates:
-        title.append(f"{' ' if title else ''}(gate {gate.name} {gate.state})", GATES[gate.state])
+        title.append(f"{' ' if title else ''}(gate {gate.phase} {gate.gate})", GATES[gate.gate])
     return mark, Text(plain(step.revision)), title
 
 

@@ -89,8 +89,8 @@ def _ledger(standing: Status, calls: Calls) -> Iterator[RenderableType]:
     if standing.rehearsal is not None:
         style = GOOD if standing.rehearsal.ok and standing.rehearsal.unchanged else ODD
         lines.append((label("rehearsed", style), _rehearsal(standing.rehearsal, standing.at)))
-    last = {dropped.revision: dropped for dropped in standing.soft_drops}
-    for dropped in standing.soft_drops:
+    last = {dropped.revision: dropped for dropped in standing.soft_dropped}
+    for dropped in standing.soft_dropped:
         age = lasting(standing.at - dropped.dropped_at)
         text = Text().append(plain(dropped.described), "bold")
         text.append(f": {dropped.size}, by {plain(dropped.revision)}, {age} ago")
@@ -109,7 +109,7 @@ def _forced(forced: Forced, now: datetime) -> Text:
     text = Text().append(f"{plain(forced.runbook)}/{plain(forced.phase)}", "bold")
     text.append(f" for {plain(forced.revision)}" if forced.revision else "")
     text.append(f", {on(forced.at, now)}, by {plain(forced.by)}: {plain(forced.reason or '')}")
-    failed = [plain(failure.check_id) for failure in forced.failures]
+    failed = [plain(failure.check) for failure in forced.failures]
     text.append(f"\nfailed checks: {listed(failed, most=5)}" if failed else "", "dim")
     if forced.applied:
         return text

@@ -52,14 +52,14 @@ def phase_picture(
 
 
 def _lines(address: str, phase: PhaseStatus, now: datetime, calls: Calls) -> Iterator[Line]:
-    said = {soak.check_id for soak in phase.soaks} | {signoff.id for signoff in phase.signoffs}
+    said = {soak.check for soak in phase.soaks} | {signoff.id for signoff in phase.sign_offs}
     if phase.opens:
         is_open = phase.gate is Gate.OPEN
         revisions = Text(listed(map(plain, phase.opens), most=5))
         yield label("may run" if is_open else "waiting", GOOD if is_open else ODD), revisions
     yield from _soaks(phase, now)
     yield from _wrong(verdict for verdict in phase.missing if verdict.check_id not in said)
-    for signoff in phase.signoffs:
+    for signoff in phase.sign_offs:
         yield _signoff(address, signoff, now, calls)
     yield from _wrong(phase.warned)
     yield from _records(phase, now)
@@ -73,7 +73,7 @@ def _soaks(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
     several = sum(not soak.passed for soak in phase.soaks) > 1
     rest = Text() if phase.opening is None or several else _not_before(phase.opening)
     for soak in phase.soaks:
-        line = _soak(soak, messages[soak.check_id], now)
+        line = _soak(soak, messages[soak.check], now)
         line = line if soak.passed else line.append_text(rest)
         yield (
             label("soak"),
@@ -85,7 +85,7 @@ def _soaks(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
 
 
 def _soak(soak: Soak, message: str, now: datetime) -> Text:
-    name = "" if soak.check_id == "soak" else f"{plain(soak.check_id)}: "
+    name = "" if soak.check == "soak" else f"{plain(soak.check)}: "
     counted = soak.days if soak.counts and soak.days is not None else 0.0
     full = min(BAR, int(counted / soak.required * BAR)) if soak.required else BAR
     text = Text(name).append("█" * full, GOOD if full == BAR else ODD).append("░" * (BAR - full), "dim")
@@ -168,6 +168,6 @@ def _closed(closed: ClosedRecord, now: datetime) -> Text:
     text = Text(f"{on(closed.at, now)}, {lasting(now - closed.at)} ago, by {plain(closed.by)}")
     if len(closed.failures) == 1:
         (failure,) = closed.failures
-        return text.append(f": {plain(failure.check_id)}: {plain(shortened(failure.message, MESSAGE))}")
-    names = [plain(failure.check_id) for failure in closed.failures]
+        return text.append(f": {plain(failure.check)}: {plain(shortened(failure.message, MESSAGE))}")
+    names = [plain(failure.check) for failure in closed.failures]
     return text.append(f": {listed(names, most=5)}") if names else text

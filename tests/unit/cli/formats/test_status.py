@@ -135,7 +135,7 @@ def test_what_a_soak_says(soak: Soak, said: str) -> None:
     ],
 )
 def test_what_a_sign_off_says(signoff: SignOffStatus, said: str) -> None:
-    assert said in sentence(make_phase(signoffs=(signoff,)))
+    assert said in sentence(make_phase(sign_offs=(signoff,)))
 
 
 def test_checks_with_the_same_sentence_share_it() -> None:
@@ -192,7 +192,10 @@ def full(text: str) -> Status:
     phase = make_phase(
         checks=(make_verdict("soak", text), make_verdict("quiet", text)),
         soaks=(make_soak(days=9.0, since=None, of=text, ends_next=True),),
-        signoffs=(make_signoff(word(text, 2 * DAY)), make_signoff(word(text, DAY / 2), missing=0, until=NOW)),
+        sign_offs=(
+            make_signoff(word(text, 2 * DAY)),
+            make_signoff(word(text, DAY / 2), missing=0, until=NOW),
+        ),
         last_closed=ClosedRecord(NOW - DAY, text, (FailedCheck(text, "failed", text),)),
         days=strip(*[DayState.OPEN] * 14),
         opening=Opening(NOW, (text,)),
