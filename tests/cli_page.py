@@ -9,8 +9,7 @@ from typing import Any
 import typer.main
 from typer.testing import CliRunner
 
-from pipestate.cli.commands import OWN
-from pipestate.cli.main import app
+from pipestate.cli.main import OWN, app
 from support.alembic_runs import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "cli.md"

@@ -1,6 +1,7 @@
 """`init` and `revision --contract`: what they write, what they refuse, and that they write all of it or nothing."""
 
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_a_start_a_contract_and_a_second_page(empty: Path) -> None:
     assert "runbooks/orders.md" not in dry, "the phase opens what asks it, and ends with it"
     assert (empty / "runbooks/orders.md").read_text() == page
     said = must(pipestate(empty, *contract, "-m", 'the log "goes"'))
-    assert "  readiness opens b2 and ends with it\n  expand, backfill go on after it\n" in said
+    assert "  readiness opens b2 and ends with it\n  goes on after it: expand, backfill\n" in said
     assert (empty / "runbooks/orders.md").read_text() == page
     assert CONTRACT in (empty / "alembic/versions/b2_the_log_goes.py").read_text()
     assert "1 runbook, 0 findings" in pipestate(empty, "runbook", "lint").stderr
@@ -96,12 +97,29 @@ def test_a_phase_before_it_that_reads_what_is_dropped_ends_with_it(empty: Path) 
     page.write_text(text)
     contract = ("revision", "--contract", "orders/readiness", "--drop-column", "orders.old_status")
     said = must(pipestate(empty, *contract, "--rev-id", "b2"))
-    assert "  backfill ends with it, too\n" in said
+    assert "  ends with it, too: backfill\n" in said
     assert page.read_text() == text.replace('backfill: {from: "a1"}', 'backfill: {from: "a1", until: "b2"}')
 
     said = must(pipestate(empty, *contract[:-1], "orders.old_place", "--rev-id", "c3"))
     assert "  readiness opens c3 and ends with it\n" in said
     assert "1 runbook, 0 findings" in pipestate(empty, "runbook", "lint").stderr
+
+
+def test_a_misspelt_table_is_a_warning_with_the_near_name(
+    empty: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    must(pipestate(empty, "init", "orders", "--rev-id", "a1"))
+    with sqlite3.connect(empty / "shop.db") as connection:
+        connection.execute("CREATE TABLE order_log (id INTEGER)")
+    monkeypatch.setenv("DATABASE_URL", "sqlite:///shop.db")
+    contract = ("revision", "--contract", "orders/readiness", "--dry-run", "--drop-table")
+    done = pipestate(empty, *contract, "order_lgo")
+    assert (done.returncode, done.stderr) == (
+        0,
+        "warning: the database has no table order_lgo, but order_log\n",
+    )
+    for name in ("order_log", "customers"):
+        assert pipestate(empty, *contract, name).stderr == ""
 
 
 def test_a_phase_that_has_ended_takes_no_contract(empty: Path) -> None:

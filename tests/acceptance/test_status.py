@@ -1,17 +1,10 @@
-"""`pipestate status`, `plan` and `history` as people and programs read them: pictures, JSON with its schema, a watch."""
+"""`pipestate status`, `plan` and `history` as people and programs read them: pictures, JSON with its schema."""
 
 import json
 import os
 import re
-import select
-import signal
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from multiprocessing.context import ForkServerProcess
-from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -19,9 +12,8 @@ import pytest
 
 from support.alembic_runs import ROOT, Chain
 from support.legacy_database import fill_legacy_at
-from support.programs import run_program, start
+from support.programs import run_program
 from support.servers import Database, Postgres, Sqlite
-from support.terminal import on_terminal, open_terminal, plain
 from support.two_weeks import let_weeks_pass
 
 RENDER = ROOT / "src" / "pipestate" / "cli" / "formats"
@@ -193,92 +185,6 @@ def test_an_older_ledger_is_one_line_and_the_rest_is_shown(legacy_0005: Database
     assert done.returncode == 0
     assert done.stdout.count("is older than this pipestate") == 1
     assert "sites-consolidation/expand open" in done.stdout
-
-
-# --- Watching --------------------------------------------------------------------------------------
-
-
-@dataclass
-class Watched:
-    """A command on a terminal that somebody looks at while it runs."""
-
-    process: ForkServerProcess
-    terminal: int
-    written: str = ""
-
-    def wait_for(self, text: str) -> None:
-        """Read until the text is there; what was read before is forgotten."""
-        end = time.monotonic() + PATIENCE_S
-        while text not in " ".join(plain(self.written).split()):
-            assert time.monotonic() < end, f"no {text!r} in {plain(self.written)[-2000:]}"
-            self._read()
-        self.written = ""
-
-    def end(self) -> int:
-        assert self.process.pid is not None
-        os.kill(self.process.pid, signal.SIGINT)
-        while self.process.exitcode is None:
-            self._read()
-        self._read()
-        return self.process.exitcode
-
-    def _read(self) -> None:
-        if select.select([self.terminal], [], [], 0.1)[0]:
-            try:
-                self.written += os.read(self.terminal, 65536).decode(errors="replace")
-            except OSError:  # the other side is closed
-                time.sleep(0.05)
-
-
-@contextmanager
-def watching(database: Database, *arguments: str, lines: int = 200) -> Iterator[Watched]:
-    ours, theirs = open_terminal(100, lines)
-    environment = on_terminal({"DATABASE_URL": database.text})
-    process = start(
-        ["pipestate", "status", *arguments], cwd=ROOT, environment=environment, out=theirs, err=theirs
-    )
-    os.close(theirs)
-    try:
-        yield Watched(process, ours)
-    finally:
-        process.kill()
-        process.join()
-        os.close(ours)
-
-
-@pytest.mark.scene
-def test_a_watch_looks_again_survives_a_lost_database_and_ends_with_ctrl_c(lite: Database) -> None:
-    path = Path(str(lite.url.database))
-    with watching(lite, "--every", "0.5") as watched:
-        watched.wait_for("every 0.5 s, Ctrl-C ends it")
-        lite.run("UPDATE pipestate.run SET reason = 'incident 43' WHERE event = 'force'")
-        watched.wait_for("by ops: incident 43")
-        moved = path.rename(path.with_suffix(".away"))
-        watched.wait_for("trying again every 0.5 s")
-        moved.rename(path)
-        watched.wait_for("every 0.5 s, Ctrl-C ends it")
-        assert watched.end() == 0
-        assert "stopped watching; nothing was changed" in plain(watched.written)
-        assert "Traceback" not in watched.written
-
-
-def test_a_window_that_is_too_low_says_how_much_is_below_it(lite: Database) -> None:
-    with watching(lite, "--watch", lines=10) as watched:
-        watched.wait_for("more lines: a higher window shows them")
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--watch"], "--watch draws on a terminal, and this is none"),
-        (["--every", "3"], "--watch draws on a terminal, and this is none"),
-        (["--watch", "--json"], "give one of them"),
-    ],
-)
-def test_a_watch_without_a_terminal_is_exit_2(lite: Database, options: list[str], said: str) -> None:
-    done = on(lite, "status", *options)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
 
 
 def test_soft_drops_are_shown_with_the_two_commands(contracted: Chain) -> None:

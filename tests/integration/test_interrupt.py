@@ -1,15 +1,12 @@
 """Ctrl-C at any instant of a query; what commands say of it is in `attacks/test_interrupt.py`."""
 
-import os
 import signal
 import subprocess
 import sys
-import time
-from contextlib import suppress
 
 import pytest
 
-from pipestate.database.interrupt import hand_back, listen, remembered
+from pipestate.database.interrupt import hand_back, listen
 from support import interrupt_loop as interrupted
 from support.long_form import times
 from support.servers import Database
@@ -39,12 +36,3 @@ def test_a_handler_of_somebody_elses_stays() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_a_swallowed_ctrl_c_is_remembered() -> None:
-    """SQLite's callbacks swallow exceptions."""
-    with remembered() as asked:
-        with suppress(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(5)
-        assert asked.is_set()

@@ -5,9 +5,9 @@ from pathlib import Path
 from pipestate.project.graph import Position
 from pipestate.runbook.lint import load
 from pipestate.runbook.model import Runbook
+from pipestate.verify.checks import find_phases
 from pipestate.verify.report import Report
 from pipestate.verify.run import verify
-from pipestate.verify.select import find_phases
 from support.servers import Database
 
 NOWHERE = Position(frozenset(), frozenset(), None, None)

@@ -4,9 +4,9 @@ from functools import cache
 
 from pipestate.runbook.lint import load
 from pipestate.runbook.model import Check, Phase, Runbook, SignOff, View
+from pipestate.verify.checks import SelectedCheck
 from pipestate.verify.report import Outcome, Verdict
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
-from pipestate.verify.select import SelectedCheck
 from pipestate.verify.session_safety import set_file_hashes
 from support.alembic_runs import ROOT, Chain
 from support.servers import Database

@@ -1,6 +1,7 @@
 """The commands `init`, `revision` and `eject`: files that pipestate writes into a project."""
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,13 +10,37 @@ import typer
 from pipestate.cli.options import Target, complete_phase, project_options
 from pipestate.cli.output import say
 from pipestate.core.errors import ConfigError
-from pipestate.core.text import many
-from pipestate.project.find import Project
+from pipestate.core.text import from_here, many, plain_lines
+from pipestate.project.find import Calls, Named, Project
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from pipestate.project.scaffold.contract import Contracted
     from pipestate.project.scaffold.draft import Draft
+    from pipestate.project.scaffold.revision import Dropped, Started
+
+GUARD = """
+In {env}, below `from alembic import context`:
+
+    from pipestate.environment import guard
+
+    guard(context)
+"""
+PER_MIGRATION = """
+In {env}, as an argument of context.configure(...), so that a closed gate keeps the revisions before it:
+
+    transaction_per_migration=True,
+"""
+CI = """
+In CI:
+
+    {lint}
+
+Every day, on the real database:
+
+    {record}
+"""
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")]
 RevId = Annotated[
@@ -28,7 +53,7 @@ Head = Annotated[
     ),
 ]
 VersionPath = Annotated[
-    str | None,
+    Path | None,
     typer.Option(
         "--version-path",
         metavar="DIR",
@@ -54,12 +79,11 @@ def init(
 
     Example: pipestate init orders
     """
-    from pipestate.cli.formats.scaffold import advice
     from pipestate.project.revision_files import read_chain
     from pipestate.project.scaffold.revision import MESSAGE, WantedRevision, draft_start
 
     refuse_shipped(project)
-    wanted = WantedRevision(MESSAGE, rev_id, head, Path(version_path) if version_path else None)
+    wanted = WantedRevision(MESSAGE, rev_id, head, version_path)
     started = draft_start(project, read_chain(project), name, wanted)
     write_or_show(started.drafts, advice(started, project.named), dry_run=dry_run)
 
@@ -125,21 +149,18 @@ def revision(
 
     Example: pipestate revision --contract orders/readiness --drop-table order_log -m "the log goes"
     """
-    from pipestate.cli.formats.scaffold import next_step
     from pipestate.project.revision_files import read_chain
     from pipestate.project.scaffold.contract import draft_contract
     from pipestate.project.scaffold.revision import WantedRevision, read_dropped
 
     refuse_shipped(project)
     dropped = read_dropped(tables or [], columns or [])
-    wanted = WantedRevision(
-        message or f"drop {dropped}", rev_id, head, Path(version_path) if version_path else None
-    )
+    wanted = WantedRevision(message or f"drop {dropped}", rev_id, head, version_path)
     drafted = draft_contract(
         *(project, read_chain(project), contract, dropped, wanted),
         recheck=recheck or [],
         engine=engine,
-        counts=counts_statements(project),
+        counts=counts_statements(project, dropped),
     )
     write_or_show(drafted.drafts, next_step(drafted, project.named), dry_run=dry_run)
 
@@ -156,13 +177,11 @@ def eject(
 
     Example: pipestate eject --dry-run
     """
-    from pipestate.cli.formats.scaffold import shown, written
-    from pipestate.database import connections as db
     from pipestate.migration.purge import drop_ledger
     from pipestate.project.scaffold.draft import write
 
     refuse_shipped(to.project)
-    with db.writer(to.url) as connection:
+    with to.connect(write=True) as (connection, _):
         drafts, installed = draft_eject_of(to, connection)
         if dry_run:
             print(shown(drafts))
@@ -170,7 +189,9 @@ def eject(
         if not drafts and not installed:
             say("nothing to do: no file imports pipestate, and the database has no ledger")
             return
-        confirm_eject(len(drafts), installed, yes)
+        ledger = "drop the ledger with all records" if installed else "leave the database as it is"
+        if not yes:
+            typer.confirm(f"Change {many(len(drafts), 'file')}, and {ledger}?", abort=True, err=True)
         drop_ledger(connection)
         write(drafts)
     say("\n".join([*([written(drafts)] if drafts else []), *(["dropped the ledger"] if installed else [])]))
@@ -183,7 +204,6 @@ def draft_eject_of(to: Target, connection: "Connection") -> "tuple[list[Draft], 
     from pipestate.migration.purge import known_columns, require_nothing_hidden
     from pipestate.project.scaffold.eject import draft_eject
 
-    to.locate(connection)
     restore = to.calls.pipestate("downgrade {revision}-1")
     require_nothing_hidden(connection, restore, to.calls.pipestate("purge --older-than 0m"))
     known = known_columns(connection)
@@ -191,14 +211,13 @@ def draft_eject_of(to: Target, connection: "Connection") -> "tuple[list[Draft], 
     return drafts, look(connection).installed
 
 
-def confirm_eject(files: int, installed: bool, yes: bool) -> None:
-    if not yes:
-        ledger = "drop the ledger with all records" if installed else "leave the database as it is"
-        typer.confirm(f"Change {many(files, 'file')}, and {ledger}?", abort=True, err=True)
+def counts_statements(project: Project, dropped: "Dropped") -> bool | None:
+    """Tell whether PostgreSQL has pg_stat_statements; None if it is unreachable, or another engine is used.
 
+    If the database lacks a dropped table, and has one with a similar name, warn.
+    """
+    from sqlalchemy import inspect
 
-def counts_statements(project: Project) -> bool | None:
-    """Tell whether the database has pg_stat_statements; None if PostgreSQL is unreachable or another engine is used."""
     from pipestate.core.errors import PipestateError
     from pipestate.database import connections as db
     from pipestate.database.connections import engine_of
@@ -207,17 +226,22 @@ def counts_statements(project: Project) -> bool | None:
 
     try:
         url = known_url(ini_url=lambda: project.option("sqlalchemy.url"))
-        if url is None or engine_of(url).IS_FILE:
+        if url is None:
             return None
         with db.reader(url) as connection:
-            return find_source(connection) is not None
+            for table in (*dropped.tables, *dropped.columns):
+                schema, _, name = table.rpartition(".")
+                there = inspect(connection).get_table_names(schema or None)
+                near = difflib.get_close_matches(name, there, n=1)
+                if near and name not in there:
+                    say(f"warning: the database has no table {table}, but {near[0]}", err=True)
+            return None if engine_of(url).IS_FILE else find_source(connection) is not None
     except PipestateError:
         return None
 
 
 def write_or_show(drafts: "Sequence[Draft]", next_: str, *, dry_run: bool) -> None:
     """Write the files and print the next steps; with `dry_run`, only show their content."""
-    from pipestate.cli.formats.scaffold import shown, written
     from pipestate.project.scaffold.draft import write
 
     if dry_run:
@@ -230,3 +254,47 @@ def write_or_show(drafts: "Sequence[Draft]", next_: str, *, dry_run: bool) -> No
 def refuse_shipped(project: Project) -> None:
     if project.named.shipped:
         raise ConfigError("--shipped: that chain comes with pipestate; name a project of yours to write into")
+
+
+def written(drafts: "Sequence[Draft]") -> str:
+    """List the written files."""
+    return "\n".join(f"{'changed' if draft.replaces else 'wrote'} {draft.path}" for draft in drafts)
+
+
+def shown(drafts: "Sequence[Draft]") -> str:
+    """Show the files of a dry run; of an existing file, the difference."""
+    parts = []
+    for draft in drafts:
+        if draft.replaces is None:
+            parts.append(f"would write {draft.path}:\n\n{_indented(draft.text.splitlines())}")
+        else:
+            before, after = draft.replaces.splitlines(), draft.text.splitlines()
+            changed = list(difflib.unified_diff(before, after, lineterm="", n=0))[3:]
+            parts.append(f"would change {draft.path}:\n\n{_indented(changed)}")
+    return plain_lines("\n".join([*parts, "Nothing was written."]))
+
+
+def advice(started: "Started", named: Named) -> str:
+    """List the manual steps after `init`."""
+    calls = Calls(named)
+    pasted = ("" if started.guarded else GUARD) + ("" if started.per_migration else PER_MIGRATION)
+    guard = pasted.format(env=from_here(started.env))
+    ci = CI.format(lint=calls.pipestate("runbook lint"), record=calls.pipestate("verify --record"))
+    return f"{guard}{ci}\nNext: write the checks of {started.page}, then {calls.alembic('upgrade head')}"
+
+
+def next_step(drafted: "Contracted", named: Named) -> str:
+    """Describe the runbook's new text, and the command that evaluates the contract's gate."""
+    calls, phase = Calls(named), drafted.phase.name
+    until = " and ends with it" if phase in drafted.ends else ""
+    ends = [name for name in drafted.ends if name != phase]
+    gate = calls.pipestate(f"gate {drafted.runbook.name}/{phase}")
+    lines = [f"  {phase} opens {drafted.revision}{until}"]
+    lines += [f"  ends with it, too: {', '.join(ends)}"] if ends else []
+    lines += [f"  goes on after it: {', '.join(drafted.stays)}"] if drafted.stays else []
+    lines += ["", f"Next: {gate}", f"and once that is open: {calls.alembic('upgrade head')}"]
+    return "\n".join(lines)
+
+
+def _indented(lines: Iterable[str]) -> str:
+    return "".join(f"    {line}".rstrip() + "\n" for line in lines)

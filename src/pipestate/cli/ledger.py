@@ -12,9 +12,6 @@ from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.core.text import many
 
 if TYPE_CHECKING:
-    from pipestate.ledger.history import Entry, Wanted
-    from pipestate.ledger.prune import Old
-    from pipestate.ledger.soft_drops import SoftDropped
     from pipestate.probes import Probed
 
 app = typer.Typer(help="Install the ledger, and keep it small.", no_args_is_help=True)
@@ -42,14 +39,12 @@ def attest(
 
     Example: pipestate attest restore-tested --by dba@example.com --note "ticket 4711"
     """
-    from pipestate.database import connections as db
     from pipestate.ledger.record import attest as write
     from pipestate.ledger.record import find_signoff
     from pipestate.project.phases import load_runbooks
 
     books = load_runbooks(to.project, name, below=2)
-    with db.writer(to.url) as connection:
-        position = to.locate(connection)
+    with to.connect(write=True) as (connection, position):
         asked = find_signoff(name, books, position)
         write(connection, asked, by=by, note=note, revision=position.current)
     say(f"{asked.address} signed off by {by}", err=True)
@@ -69,7 +64,6 @@ def observe(
 
     Example: pipestate observe --set open_tickets=12
     """
-    from pipestate.database import connections as db
     from pipestate.ledger import record as book
     from pipestate.probes import Probed, reads_statements, run_probes, run_statements_probe
 
@@ -77,8 +71,7 @@ def observe(
     probed = [*run_probes(to.project), Probed("command line", given)]
     if not reads_statements(to.project):
         refuse_nothing(probed)
-    with db.writer(to.url) as connection:
-        position = to.locate(connection)
+    with to.connect(write=True) as (connection, position):
         probed += run_statements_probe(to.project, connection, position)
         for each in probed:
             book.observe(connection, each.facts, source=each.source, revision=position.current)
@@ -118,39 +111,25 @@ def history(
 
     Example: pipestate history --since 7d --event sign-off
     """
+    from pipestate.cli.formats.plan import print_history
+    from pipestate.core.text import parse_since
     from pipestate.database import connections as db
+    from pipestate.database.urls import database_name, shown
+    from pipestate.ledger.history import Wanted, installed_sources
     from pipestate.ledger.history import history as read
-    from pipestate.ledger.history import installed_sources
     from pipestate.ledger.state import require_shown
 
-    wanted = wanted_lines(limit, since, runbook, event or [])
+    after = parse_since(since, now=datetime.now(UTC)) if since else None
     others, errors = installed_sources()
     with db.reader(to.url) as connection:
         require_shown(connection, lambda: to.locate(connection))
-        lines = read(connection, wanted, others=others)
-    show_entries(lines.entries, to, limit, json_=json_)
-    say_errors([*errors, *lines.errors])
-
-
-def wanted_lines(limit: int, since: str | None, runbook: str | None, kinds: list[str]) -> "Wanted":
-    """Combine the filters of the history."""
-    from pipestate.core.text import parse_since
-    from pipestate.ledger.history import Wanted
-
-    after = parse_since(since, now=datetime.now(UTC)) if since else None
-    return Wanted(limit, after, runbook, frozenset(kinds))
-
-
-def show_entries(entries: "Sequence[Entry]", to: Target, limit: int, *, json_: bool) -> None:
-    from pipestate.cli.formats.json import history_as_data
-    from pipestate.cli.formats.plan import print_history
-    from pipestate.database.urls import database_name, shown
-
+        lines = read(connection, Wanted(limit, after, runbook, frozenset(event or [])), others=others)
     if json_:
-        print_json(history_as_data(entries))
-        return
-    titles = {revision.id: revision.title for revision in to.chain}
-    print_history(entries, titles, database_name(shown(to.url)), console(), limit=limit)
+        print_json(lines.entries)
+    else:
+        titles = {revision.id: revision.title for revision in to.chain}
+        print_history(lines.entries, titles, database_name(shown(to.url)), console(), limit=limit)
+    say_errors([*errors, *lines.errors])
 
 
 @project_options
@@ -166,31 +145,21 @@ def purge(
 
     Example: pipestate purge --older-than 30d
     """
+    from pipestate.cli.formats.layout import soft_dropped_as_lines
     from pipestate.core.text import parse_age
-    from pipestate.database import connections as db
     from pipestate.migration import purge as archive
 
     age = parse_age(older_than)
-    with db.writer(to.url) as connection:
-        revision = to.locate(connection).current
+    with to.connect(write=True) as (connection, position):
         things = archive.find(connection, age)
-        show_soft_dropped(things, older_than)
         if not things:
+            say(f"nothing was soft-dropped longer than {older_than} ago", err=True)
             return
+        say("\n".join(soft_dropped_as_lines(things)))
         if not yes:
             typer.confirm("Drop this for good?", abort=True, err=True)
-        kept = archive.drop(connection, things, revision=revision)
+        kept = archive.drop(connection, things, revision=position.current)
     say(f"dropped all of it{'; the ledger says so' if kept else ''}", err=True)
-
-
-def show_soft_dropped(things: "list[SoftDropped]", older_than: str) -> None:
-    """List the objects to drop, or report that there are none."""
-    from pipestate.cli.formats.layout import soft_dropped_as_lines
-
-    for line in soft_dropped_as_lines(things):
-        say(line)
-    if not things:
-        say(f"nothing was soft-dropped longer than {older_than} ago", err=True)
 
 
 @app.command()
@@ -217,11 +186,10 @@ def adopt(to: Target) -> None:
 
     Example: pipestate ledger adopt
     """
-    from pipestate.database import connections as db
     from pipestate.ledger.record import adopt as write
 
-    with db.writer(to.url) as connection:
-        adopted = write(connection, revision=to.locate(connection).current)
+    with to.connect(write=True) as (connection, position):
+        adopted = write(connection, revision=position.current)
     say(f"adopted {adopted}" if adopted else "nothing to adopt: every record is of this database", err=True)
 
 
@@ -242,29 +210,21 @@ def prune(
     Example: pipestate ledger prune --older-than 1y
     """
     from pipestate.core.text import parse_age
-    from pipestate.database import connections as db
     from pipestate.ledger import prune as library
 
     age = parse_age(older_than, units="ywd")
-    with db.writer(to.url) as connection:
-        to.locate(connection)
+    with to.connect(write=True) as (connection, _):
         found = [old for old in library.find_old(connection, age) if old.rows]
-        show_old(found, older_than)
         if not found:
+            say(f"nothing in the ledger that could go is older than {older_than}", err=True)
             return
+        for old in found:
+            say(f"{old.table}: {many(old.rows, 'row')}")
+            if old.looked_back_on:
+                say(f"checks on pipestate.observed will see no further back than {older_than}", err=True)
         if not yes:
             typer.confirm("Delete this for good?", abort=True, err=True)
         say(f"deleted {many(library.prune(connection, age), 'row')}", err=True)
-
-
-def show_old(found: "list[Old]", older_than: str) -> None:
-    """List the rows to delete and the checks that lose history, or report that there are none."""
-    for old in found:
-        say(f"{old.table}: {many(old.rows, 'row')}")
-        if old.looked_back_on:
-            say(f"checks on pipestate.observed will see no further back than {older_than}", err=True)
-    if not found:
-        say(f"nothing in the ledger that could go is older than {older_than}", err=True)
 
 
 def refuse_nothing(probed: "list[Probed]") -> None:

@@ -8,10 +8,10 @@ optional. Project is a project alone, and Named holds the options that name one.
 """
 
 import inspect
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cached_property, update_wrapper
+from functools import cached_property, partial, update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,7 +22,7 @@ from pipestate.database.urls import known_url, resolve_url, shown
 from pipestate.project.find import Calls, Named, Project, find_project
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
+    from sqlalchemy import URL, Connection
 
     from pipestate.project.graph import Chain, Position
     from pipestate.project.version_table import Locator
@@ -32,10 +32,9 @@ PROJECT_PANEL = "Which project"
 DATABASE_PANEL = "Which database"
 
 
-# Shell completion: names from the runbooks, without a database. Errors yield an empty list.
-
-
 def _names(of: "Callable[[Runbook], Iterable[str]]") -> Callable[[str], list[str]]:
+    """Complete names of the runbooks, without a database: `orders/ready` also as `ready`. Errors offer nothing."""
+
     def offer(incomplete: str) -> list[str]:
         from pipestate.runbook.files import runbook_files
         from pipestate.runbook.lint import load
@@ -44,31 +43,20 @@ def _names(of: "Callable[[Runbook], Iterable[str]]") -> Callable[[str], list[str
         with suppress(PipestateError):
             for path in runbook_files(find_project(Named()).runbooks):
                 with suppress(PipestateError):  # skip a broken runbook, keep the others
-                    found.update(of(load(path)))
+                    parts = [name.split("/") for name in of(load(path))]
+                    found.update("/".join(name[first:]) for name in parts for first in range(len(name)))
         return sorted(name for name in found if name.startswith(incomplete))
 
     return offer
 
 
 complete_runbook = _names(lambda book: [book.name])
-complete_phase = _names(
-    lambda book: (name for phase in book.phases for name in (phase.name, f"{book.name}/{phase.name}"))
-)
+complete_phase = _names(lambda book: [f"{book.name}/{phase.name}" for phase in book.phases])
 complete_signoff = _names(
-    lambda book: (
-        name
-        for phase in book.phases
-        for check in phase.signoffs
-        for name in (check.id, f"{phase.name}/{check.id}", f"{book.name}/{phase.name}/{check.id}")
-    )
+    lambda book: [f"{book.name}/{phase.name}/{each.id}" for phase in book.phases for each in phase.signoffs]
 )
 complete_backfill = _names(
-    lambda book: (
-        name
-        for phase in book.phases
-        for each in phase.backfills
-        for name in (each.id, f"{book.name}/{each.id}")
-    )
+    lambda book: [f"{book.name}/{each.id}" for phase in book.phases for each in phase.backfills]
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -146,12 +134,13 @@ class Target:
 
         return locator(self.project, self.chain, self.version_table)
 
-    def position(self) -> "Position":
-        """Connect, and return the database's place in the chain."""
+    @contextmanager
+    def connect(self, *, write: bool = False) -> "Iterator[tuple[Connection, Position]]":
+        """Connect, read-only unless `write`; yield the connection and the database's place in the chain."""
         from pipestate.database import connections as db
 
-        with db.reader(self.url) as connection:
-            return self.locate(connection)
+        with (db.writer if write else db.reader)(self.url) as connection:
+            yield connection, self.locate(connection)
 
 
 @dataclass(frozen=True)
@@ -161,14 +150,6 @@ class TargetIfAny:
     project: Project
     url: "URL | None"
     version_table: str | None = None
-
-
-def make_target(
-    project: Project, database_url: str | None = None, version_table: str | None = None
-) -> Target:
-    """Resolve the database's URL; the ini file is the last source."""
-    url = resolve_url(database_url, ini_url=lambda: project.option("sqlalchemy.url"))
-    return Target(project, url, Calls(project.named, shown(url) if database_url else None), version_table)
 
 
 def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -186,11 +167,13 @@ def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
         project = find_project(named)
         if not on_database:
             return function(project, **given)
-        database = [given.pop(option) for option in DATABASE_OPTIONS]
-        if first.annotation is Target:
-            return function(make_target(project, *database), **given)
-        url = known_url(database[0], ini_url=lambda: project.option("sqlalchemy.url"))
-        return function(TargetIfAny(project, url, database[1]), **given)
+        database_url, table = (given.pop(option) for option in DATABASE_OPTIONS)
+        ini_url = partial(project.option, "sqlalchemy.url")  # the last source
+        if first.annotation is TargetIfAny:
+            return function(TargetIfAny(project, known_url(database_url, ini_url=ini_url), table), **given)
+        url = resolve_url(database_url, ini_url=ini_url)
+        calls = Calls(project.named, shown(url) if database_url else None)
+        return function(Target(project, url, calls, table), **given)
 
     options = PROJECT_OPTIONS | (DATABASE_OPTIONS if on_database else {})
     return with_options(command, function, rest, options)

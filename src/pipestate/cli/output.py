@@ -1,13 +1,14 @@
 """Output of commands: stdout or a file, in the chosen format; progress of long work on stderr."""
 
 import errno
+import io
 import json
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -68,19 +69,21 @@ def print_answer(data: Any, lines: Iterable[str], *, json_: bool) -> None:
     """Print the data as JSON, or the lines."""
     if json_:
         print_json(data)
-    else:
-        for line in lines:
-            say(line)
+        return
+    for line in lines:
+        say(line)
 
 
 def put_json_line(data: Any) -> None:
     """Print one line of JSON, and flush it: readers get each line at once."""
-    print(json_text(json.dumps(data, ensure_ascii=False, default=str)), flush=True)
+    print(dumped(data, indent=None), flush=True)
 
 
-def dumped(data: Any) -> str:
-    """Write data as JSON that a terminal does not obey."""
-    return json_text(json.dumps(data, indent=2, ensure_ascii=False, default=str))
+def dumped(data: Any, indent: int | None = 2) -> str:
+    """Write data or frozen values as JSON that a terminal does not obey."""
+    from pipestate.cli.formats.json import as_plain
+
+    return json_text(json.dumps(as_plain(data), indent=indent, ensure_ascii=False, default=str))
 
 
 def show(
@@ -101,12 +104,11 @@ def show(
 
         from pipestate.cli.formats.verify import print_report
 
-        file = Console(highlight=False, width=LOG_WIDTH, no_color=True, force_terminal=False)
-        screen = console() if output is None else file
-        with nullcontext() if output is None else screen.capture() as written:
-            print_report(report, screen, calls, verbose=verbose, most=most)
-        if written is not None:
-            put(written.get().rstrip(), output)
+        page = io.StringIO()
+        file = Console(file=page, highlight=False, width=LOG_WIDTH, force_terminal=False)
+        print_report(report, file if output else console(), calls, verbose=verbose, most=most)
+        if output is not None:
+            put(page.getvalue().rstrip(), output)
     if output is not None:
         from pipestate.cli.formats.verify import closing_line
 
@@ -144,9 +146,7 @@ def put(text: str, output: Path | None, *, at_once: bool = False) -> None:
 def render(report: "Report", form: Format, calls: "Calls", latest: "Latest | None" = None) -> str:
     """Render the report for a program; import only the chosen format, so that commands start fast."""
     if form is Format.JSON:
-        from pipestate.cli.formats.json import as_data
-
-        return dumped(as_data(report))
+        return dumped(report)
     if form is Format.OPENMETRICS:
         from pipestate.cli.formats.openmetrics import as_openmetrics
 
@@ -193,26 +193,14 @@ def stopwatch(after_s: float = 0.0) -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    now = ["connecting", time.monotonic()]
-
-    def tell(text: str) -> None:
-        now[:] = plain(text), time.monotonic()
-
-    with ExitStack() as shown:
-        timer = threading.Timer(after_s, lambda: _show(shown, now))
-        timer.daemon = True
-        timer.start()
-        try:
-            yield tell
-        finally:
-            timer.cancel()
-            timer.join()  # the timer may have begun to show; the stack removes that
-
-
-def _show(shown: ExitStack, now: list[Any]) -> None:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
+
+    now: list[Any] = ["connecting", time.monotonic()]
+
+    def tell(text: str) -> None:
+        now[:] = plain(text), time.monotonic()
 
     def line() -> Text:
         text, began = now
@@ -224,6 +212,13 @@ def _show(shown: ExitStack, now: list[Any]) -> None:
         transient=True,
         refresh_per_second=2,
         redirect_stdout=False,
-        redirect_stderr=True,
     )
-    shown.enter_context(live)
+    timer = threading.Timer(after_s, live.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield tell
+    finally:
+        timer.cancel()
+        timer.join()  # the timer may have begun to show
+        live.stop()

@@ -1,7 +1,6 @@
 """The commands `runbook lint` and `runbook show`: they need no database."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -44,25 +43,20 @@ def lint(
     Example: pipestate runbook lint runbooks/orders.md
     """
     from pipestate.project.phases import lint, require_runbooks
-    from pipestate.runbook.files import all_runbook_files
+    from pipestate.runbook.files import all_runbook_files, runbook_files, without_page
 
     project = project_if_any(named) if paths else find_project(named)
-    files = [Path(path) for path in paths or []] or (_every_file(project) if project else [])
-    if not files and project is not None:
-        require_runbooks(project)
+    files = [Path(path) for path in paths or []]
+    if project is not None and not files:
+        files = [*runbook_files(project.runbooks), *without_page(project.runbooks)]
+        if not files:
+            require_runbooks(project)
     pages = all_runbook_files(files)
     findings = lint(pages, project)
     data = {"schema_version": 1, "ok": not findings, "runbooks": [str(page) for page in pages]}
-    data["findings"] = [asdict(each) for each in findings]
-    print_answer(data, map(str, findings), json_=json_)
+    print_answer(data | {"findings": findings}, map(str, findings), json_=json_)
     say(f"{many(len(pages), 'runbook')}, {many(len(findings), 'finding')}", err=True)
     raise typer.Exit(2 if findings else 0)
-
-
-def _every_file(project: Project) -> list[Path]:
-    from pipestate.runbook.files import runbook_files, without_page
-
-    return [*runbook_files(project.runbooks), *without_page(project.runbooks)]
 
 
 @app.command()
@@ -165,7 +159,7 @@ def _lines(runbook: "Runbook", phase: "Phase", dialect: str) -> Iterator[str]:
 
 def _check(runbook: "Runbook", check: "Check | SignOff", dialect: str) -> Iterator[str]:
     from pipestate.runbook.model import SignOff
-    from pipestate.verify.select import written
+    from pipestate.verify.checks import written
 
     if isinstance(check, SignOff):
         whose = f"sign-offs of {check.people} people" if check.people > 1 else "a sign-off"
@@ -175,17 +169,13 @@ def _check(runbook: "Runbook", check: "Check | SignOff", dialect: str) -> Iterat
     source = f"{runbook.path}:{check.line}"
     again = f"again {check.again}, at {source}; its block: {check.block}" if check.again else check.block
     yield f"-- check: {check.id} ({again})"
-    yield from _scope(check)
+    for key, value in (("level", check.level), ("from", check.from_), ("until", check.until)):
+        if value not in (None, "block"):
+            yield f"-- {key}: {value}"
     yield from _block(f"-- require: {check.require.text}", check, dialect)
     evidence = check.evidence_for(dialect)
     if evidence is not None and not check.require.shows_own_rows:
         yield from _block(f"-- explains: {check.id} ({evidence.block})", evidence, dialect)
-
-
-def _scope(check: "Check") -> Iterator[str]:
-    for key, value in (("level", check.level), ("from", check.from_), ("until", check.until)):
-        if value not in (None, "block"):
-            yield f"-- {key}: {value}"
 
 
 def _block(first: str, query: "Check | Evidence | View | Backfill", dialect: str) -> Iterator[str]:

@@ -1,9 +1,5 @@
 """The commands `plan`, `status`, `drift` and `report`: they read one database and change nothing."""
 
-import sys
-from collections.abc import Callable
-from contextlib import suppress
-from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,22 +16,10 @@ from pipestate.cli.options import (
     project_options,
 )
 from pipestate.cli.output import console, print_answer, print_json, put, refuse_unwritable, say, warn
-from pipestate.cli.verify import locating
-from pipestate.core.errors import ConfigError, PipestateError
-from pipestate.database.interrupt import Interrupted, remembered
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-    from sqlalchemy import Connection
-
     from pipestate.ledger.drift import Drift
-    from pipestate.ledger.soft_drops import SoftDropped
-    from pipestate.project.graph import Position
-    from pipestate.rehearse.against_chain import ChainDrift
     from pipestate.runbook.model import Runbook
-    from pipestate.status.model import Status
-    from pipestate.status.plan import ChainPlan
-    from pipestate.verify.report import Report
 
 
 class Against(StrEnum):
@@ -45,7 +29,6 @@ class Against(StrEnum):
     CHAIN = "chain"
 
 
-EVERY_S = 5.0
 STDOUT = Path("-")
 
 
@@ -55,55 +38,30 @@ def plan(to: Target, json_: AsJson = False, verbose: Verbose = False) -> None:
 
     Example: pipestate plan
     """
-    from pipestate.cli.formats.json import as_data
     from pipestate.cli.formats.plan import print_plan
-
-    found, report, dropped = planned(to)
-    if json_:
-        print_json(as_data(found))
-    else:
-        print_plan(found, report.database, console(), verbose=verbose, dropped=dropped)
-
-
-def planned(to: Target) -> "tuple[ChainPlan, Report, list[SoftDropped]]":
-    """Combine the chain, its gates and those of the default runbooks, and soft-dropped objects.
-
-    Refuse a wrong `opens`.
-    """
+    from pipestate.ledger.drift import edited_files
     from pipestate.ledger.soft_drops import readable_soft_drops
     from pipestate.project.phases import resolve_opens
     from pipestate.runbook.files import every_runbook
     from pipestate.status.plan import plan
-    from pipestate.verify.run import verify
-    from pipestate.verify.select import find_phases
+    from pipestate.verify.run import verify_on
 
     books = resolve_opens(to.chain, every_runbook(to.project.runbooks), to.project.named)
-    phases = [(book, phase) for book, phase in find_phases(books) if book.default or phase.opens]
-    said: list[str] = []
-    dropped: list[SoftDropped] = []
-    find = locating(to, said.append)
-
-    def locate(connection: "Connection") -> "Position":
-        position = find(connection)
-        dropped.extend(readable_soft_drops(connection))
-        return position
-
-    report = verify(to.url, phases, locate)
-    warn(said)
-    return plan(to.chain, report, to.calls), report, dropped
+    phases = [(book, phase) for book in books for phase in book.phases if book.default or phase.opens]
+    with to.connect() as (connection, position):
+        edited, dropped = edited_files(connection, position), readable_soft_drops(connection)
+        found = plan(to.chain, verify_on(connection, to.url, phases, position), to.calls)
+    warn(edited)
+    if json_:
+        print_json(found)
+    else:
+        print_plan(found, dropped, console(), verbose=verbose)
 
 
 @project_options
 def status(
     to: Target,
     runbooks: Runbooks = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Keep running, and refresh every 5 seconds.")
-    ] = False,
-    every: Annotated[
-        float | None,
-        typer.Option("--every", metavar="SECONDS", min=0.5, help="Refresh so often; implies --watch."),
-    ] = None,
     json_: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
     verbose: Verbose = False,
@@ -114,22 +72,20 @@ def status(
 
     Example: pipestate status
 
-    Example: pipestate status orders --watch
+    Example: pipestate status orders
     """
-    from pipestate.cli.formats.json import status_as_data
     from pipestate.cli.formats.status import print_status
+    from pipestate.status.collect import collect
+    from pipestate.verify.checks import find_phases
 
-    if watch or every is not None:
-        if json_:
-            raise ConfigError("--watch draws on a terminal, --json prints for a program: give one of them")
-        redraw(lambda: drawn(to, runbooks or [], timeout, verbose=verbose), every or EVERY_S)
-        return
-    standing = look(to, runbooks or [], timeout)
+    phases = find_phases(chosen(to, runbooks or []))
+    with to.connect() as (connection, position):
+        found = collect(connection, to.url, phases, position, timeout_s=timeout)
     if json_:
-        print_json(status_as_data(standing))
+        print_json(found)
     else:
-        print_status(standing, console(), to.calls, verbose=verbose)
-    warn(standing.warnings)
+        print_status(found, console(), to.calls, verbose=verbose)
+    warn(found.warnings)
 
 
 @project_options
@@ -152,14 +108,11 @@ def drift(
 
     Example: pipestate drift --against chain
     """
-    from pipestate.cli.formats.json import as_data
     from pipestate.cli.formats.status import drift_as_lines
 
     found = (drift_from_chain if against is Against.CHAIN else drift_from_record)(to)
-    data = as_data(found)
-    keys = ("schema_version", "revision", "recorded_at", "incomparable", "differences")
-    print_answer({key: data.get(key) for key in keys}, drift_as_lines(found), json_=json_)
-    raise typer.Exit(1 if found.differences or getattr(found, "incomparable", None) else 0)
+    print_answer(found, drift_as_lines(found), json_=json_)
+    raise typer.Exit(1 if found.differences or found.incomparable else 0)
 
 
 def drift_from_record(to: Target) -> "Drift":
@@ -173,13 +126,15 @@ def drift_from_record(to: Target) -> "Drift":
         return require_drift(connection)
 
 
-def drift_from_chain(to: Target) -> "ChainDrift":
+def drift_from_chain(to: Target) -> "Drift":
     """Compare the database with what its chain builds."""
+    from pipestate.ledger.drift import Drift
     from pipestate.rehearse.against_chain import compare_with_chain
     from pipestate.rehearse.clone import Job
 
     job = Job(to.url, None, to.project, to.chain, to.locate)
-    return compare_with_chain(job, lambda said: say(f"pipestate: {said}", err=True))
+    found = compare_with_chain(job, lambda said: say(f"pipestate: {said}", err=True))
+    return Drift(found.revision, None, found.differences)
 
 
 @project_options
@@ -199,32 +154,20 @@ def report(
 
     Example: pipestate report --output report.html
     """
-    from pipestate.database import connections as db
     from pipestate.report.gather import gather
     from pipestate.report.page import render_page
 
     file = None if output == STDOUT else output
     refuse_unwritable(file)
     books = chosen(to, runbooks or [])
-    with db.reader(to.url) as connection:
-        gathered = gather(connection, to.url, books, to.locate(connection), days=days, timeout_s=timeout)
+    with to.connect() as (connection, position):
+        gathered = gather(connection, to.url, books, position, days=days, timeout_s=timeout)
     page = render_page(gathered, to.calls)
     put(page, file, at_once=True)
     if gathered.standing.forged:
         say(f"warning: {gathered.standing.no_ledger}", err=True)
     if file is not None:
         say(f"wrote {file} ({len(page.encode()) / 1000:,.0f} kB)", err=True)
-
-
-def look(to: Target, names: list[str], timeout: float) -> "Status":
-    """Collect the status of the named runbooks, or of the default ones."""
-    from pipestate.database import connections as db
-    from pipestate.status.collect import collect
-    from pipestate.verify.select import find_phases
-
-    phases = find_phases(chosen(to, names))
-    with db.reader(to.url) as connection:
-        return collect(connection, to.url, phases, to.locate(connection), timeout_s=timeout)
 
 
 def chosen(to: Target, names: list[str]) -> "list[Runbook]":
@@ -235,55 +178,3 @@ def chosen(to: Target, names: list[str]) -> "list[Runbook]":
     directory = to.project.runbooks
     books = find_runbooks(names, directory) if names else default_runbooks(directory)
     return resolve_opens(to.chain, books, to.project.named)
-
-
-def drawn(to: Target, names: list[str], timeout: float, *, verbose: bool) -> "Draw":
-    """Collect the status once, and return a function that draws it for a width."""
-    from pipestate.cli.formats.status import status_picture
-
-    standing = look(to, names, timeout)
-    return lambda width: status_picture(standing, width, to.calls, verbose=verbose)
-
-
-# Draws a picture for a number of columns.
-Draw = Callable[[int], "RenderableType"]
-
-
-def redraw(look: Callable[[], Draw], every_s: float) -> None:
-    """Draw the picture that `look` returns for the terminal's width, and repeat.
-
-    The first call must succeed. Later errors, such as a lost connection or a half-edited runbook, appear above the
-    last picture, and the call is repeated. Ctrl-C ends it with exit code 0.
-    """
-    if not sys.stdout.isatty():
-        raise ConfigError("--watch draws on a terminal, and this is none: leave it out, or take --json")
-    from rich.console import Console, Group
-    from rich.live import Live
-    from rich.text import Text
-
-    from pipestate.core.text import plain
-
-    console = Console(highlight=False)
-    looked, problem = datetime.now(UTC), ""
-
-    def screen() -> Group:
-        picture = draw(console.width)
-        said = f"every {every_s:g} s, Ctrl-C ends it"
-        hidden = len(console.render_lines(picture)) + 1 - console.height
-        if problem:
-            said = f"{plain(problem)}; trying again {said}"
-        elif hidden > 0:
-            said += f"; {hidden} more lines: a higher window shows them"
-        return Group(Text(f"{looked:%H:%M:%S} UTC, {said}", "bold red" if problem else "dim"), picture)
-
-    with suppress(KeyboardInterrupt, Interrupted), remembered() as asked:
-        draw = look()
-        with Live(get_renderable=screen, console=console, screen=True):
-            while not asked.wait(every_s):
-                try:
-                    draw, looked, problem = look(), datetime.now(UTC), ""
-                except Interrupted:
-                    raise
-                except PipestateError as error:
-                    looked, problem = datetime.now(UTC), str(error)
-    say("stopped watching; nothing was changed", err=True)

@@ -26,10 +26,7 @@ from pipestate.database.interrupt import Interrupted, telling
 from pipestate.database.urls import shown
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
-
     from pipestate.ledger.latest import Latest
-    from pipestate.project.graph import Position
     from pipestate.runbook.model import Runbook
     from pipestate.verify.report import Report
 
@@ -81,7 +78,10 @@ def verify(
     with errors_for_machines(to, chosen, output):
         books = locate_runbooks(to.project, runbooks or [], phases or [])
         if apply_migration:
-            upgrade_ungated(to)
+            from pipestate.cli.upgrade import upgrade_of
+            from pipestate.migration.upgrade import upgrade_to_gates
+
+            upgrade_to_gates(upgrade_of(to))  # Alembic's output is written to stderr
         report = check(to, books, phases or [], timeout=timeout, jobs=jobs, most=most)
         if record:
             write_down(to, report)
@@ -185,49 +185,37 @@ def check(
 
     Without `trusting`, refuse a database in which another role could forge answers, as a migration does.
     """
+    from pipestate.database import connections as db
+    from pipestate.ledger.drift import edited_files
     from pipestate.project.phases import resolve_opens
-    from pipestate.verify.run import EVIDENCE_ROWS, verify
-    from pipestate.verify.select import find_phases
+    from pipestate.verify.checks import find_phases
+    from pipestate.verify.run import EVIDENCE_ROWS, verify_on
+    from pipestate.verify.session_safety import refuse_planted
 
-    said: list[str] = []
     found = find_phases(books, names, lambda phase: to.calls.pipestate(f"{command} {phase}"))
     asked = dict.fromkeys(book for book, _ in found)
     phases = find_phases(resolve_opens(to.chain, asked, to.project.named), names)
-    with stopwatch(CHECKING_AFTER_S) as tell:
-        report = verify(
-            to.url,
-            phases,
-            locating(to, said.append),
+    with stopwatch(CHECKING_AFTER_S) as tell, db.reader(to.url) as connection:
+        if not trusting:
+            refuse_planted(connection)
+        position = to.locate(connection)
+        edited = edited_files(connection, position)
+        report = verify_on(
+            *(connection, to.url, phases, position),
             timeout_s=timeout,
             jobs=jobs,
             on_check=lambda check, number, total: tell(f"check {number} of {total}: {check}"),
-            trusting=trusting,
             most=most or EVIDENCE_ROWS,
         )
-    return replace(report, warnings=(*report.warnings, *said))
-
-
-def locating(to: Target, warn: Callable[[str], None]) -> "Callable[[Connection], Position]":
-    """Return a `locate` that also warns of applied revisions with edited files."""
-    from pipestate.ledger.drift import edited_files
-
-    def locate(connection: "Connection") -> "Position":
-        position = to.locate(connection)
-        for warning in edited_files(connection, position):
-            warn(warning)
-        return position
-
-    return locate
+    return replace(report, warnings=(*report.warnings, *edited))
 
 
 def write_down(to: Target, report: "Report") -> None:
     """Record the run in the ledger; then run the command of the ini, if a gate has changed."""
-    from pipestate.database import connections as db
     from pipestate.ledger.record import record_report
 
     command = to.project.option("pipestate_notify")
-    with db.writer(to.url) as connection:
-        to.locate(connection)
+    with to.connect(write=True) as (connection, _):
         if command:
             from pipestate.cli.notify import find_changes
 
@@ -241,23 +229,13 @@ def write_down(to: Target, report: "Report") -> None:
 
 def latest_of(to: Target) -> "Latest | None":
     """Read the ledger's latest figures; if that fails, warn and continue."""
-    from pipestate.database import connections as db
     from pipestate.ledger.latest import read_latest
 
     try:
-        with db.reader(to.url) as connection:
-            to.locate(connection)
+        with to.connect() as (connection, _):
             return read_latest(connection)
     except Interrupted:
         raise
     except PipestateError as error:
         say(f"warning: the figures of the ledger are left out: {error}", err=True)
         return None
-
-
-def upgrade_ungated(to: Target) -> None:
-    """Upgrade to the last revision before any gate; Alembic's output is written to stderr."""
-    from pipestate.cli.upgrade import upgrade_of
-    from pipestate.migration.upgrade import upgrade_to_gates
-
-    upgrade_to_gates(upgrade_of(to))

@@ -76,22 +76,6 @@ def hand_back() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@contextmanager
-def remembered() -> Iterator[threading.Event]:
-    """Remember a Ctrl-C: SQLite swallows one that arrives inside its callbacks."""
-    asked, before = threading.Event(), signal.getsignal(signal.SIGINT)
-
-    def hear(number: int, frame: FrameType | None) -> None:
-        asked.set()
-        _hear(number, frame)
-
-    signal.signal(signal.SIGINT, hear)
-    try:
-        yield asked
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
 def _hear(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt, except at points where the query would continue uncancelled.
 

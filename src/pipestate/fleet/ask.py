@@ -22,10 +22,10 @@ from pipestate.project.revision_files import read_chain
 from pipestate.project.version_table import Locator, locator, set_found_version_table
 from pipestate.runbook.model import Runbook
 from pipestate.status.plan import plan
+from pipestate.verify.checks import Phases, find_phases
 from pipestate.verify.read import explain, guarded
 from pipestate.verify.report import Gate, Report
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, verify_on
-from pipestate.verify.select import Phases, find_phases
 
 
 @dataclass(frozen=True, slots=True)

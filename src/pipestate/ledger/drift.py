@@ -86,10 +86,13 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Differences from a revision's schema record; `incomparable` names both servers if they differ."""
+    """Differences from a revision's schema record; `incomparable` names both servers if they differ.
+
+    `recorded_at` is None if the chain built the schema.
+    """
 
     revision: str | None
-    recorded_at: datetime
+    recorded_at: datetime | None
     differences: tuple[Difference, ...]
     incomparable: str | None = None
 

@@ -58,6 +58,7 @@ from pipestate.migration.request import (
 from pipestate.migration.run import current_run, read_settings, timeout_of
 from pipestate.project.find import Calls
 from pipestate.runbook.model import Check
+from pipestate.verify.checks import SelectedCheck
 from pipestate.verify.read import QueryFailed, QueryResult, read
 from pipestate.verify.report import (
     Gate,
@@ -71,7 +72,6 @@ from pipestate.verify.report import (
     gate_of,
 )
 from pipestate.verify.run import EVIDENCE_ROWS, NOTHING, describe, run_check
-from pipestate.verify.select import SelectedCheck
 
 NOTHING_DONE = "nothing of this revision was done"
 PREPARED = (

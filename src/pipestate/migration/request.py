@@ -20,7 +20,7 @@ from pipestate.project.graph import Position
 from pipestate.project.revision_files import read_revision
 from pipestate.runbook.files import runbook_directory, runbooks_at
 from pipestate.runbook.model import Check, Level, Phase, Runbook
-from pipestate.verify.select import SelectedCheck, find_phases, select_checks
+from pipestate.verify.checks import SelectedCheck, find_phases, select_checks
 
 OTHER_CASE = "{named} does not exist, and {other} does: write the name in the revision as it is spelt there"
 

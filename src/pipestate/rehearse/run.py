@@ -53,9 +53,9 @@ from pipestate.rehearse.impact import STRONGEST, PhaseOutcome, Rehearsal, judge
 from pipestate.rehearse.watch import Seen, Watcher
 from pipestate.rehearse.writes import Before, try_after, try_before
 from pipestate.runbook.files import every_runbook
+from pipestate.verify.checks import find_phases
 from pipestate.verify.report import Gate, PhaseReport
 from pipestate.verify.run import verify
-from pipestate.verify.select import find_phases
 
 if TYPE_CHECKING:
     from pipestate.ledger.record import Rehearsed  # other rehearsals do not load it

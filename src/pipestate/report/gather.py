@@ -32,10 +32,10 @@ from pipestate.status.collect import collect
 from pipestate.status.facts import read_rehearsals
 from pipestate.status.model import RecordedRehearsal, Status
 from pipestate.status.records import LedgerReading
+from pipestate.verify.checks import find_phases
 from pipestate.verify.read import guarded
 from pipestate.verify.report import Outcome
 from pipestate.verify.run import DEFAULT_TIMEOUT_S
-from pipestate.verify.select import find_phases
 
 Judged = tuple[tuple[Comparison, ...], Point]
 STREAMED = {"yield_per": 2000}
@@ -60,12 +60,19 @@ def check_series(connection: Connection, runbook: Runbook, phase: Phase, window:
 
     At most MOST_POINTS records are read in full; of records close together the worst is kept.
     """
-    total, runs = thin(_runs(connection, runbook, phase, window), window, _worst, slots=MOST_POINTS)
+
+    def worst(runs: Sequence[_Run]) -> list[_Run]:
+        return [max(runs, key=lambda run: (run.wrong, run.at, run.id))]
+
+    total, runs = thin(_runs(connection, runbook, phase, window), window, worst, slots=MOST_POINTS)
+    result, times = ledger_on(connection.dialect.name).result, {run.id: run.at for run in runs}
+    columns = (result.c[name] for name in ("run_id", "check_id", "outcome", "required", "observed"))
+    rows = connection.execute(select(*columns).where(result.c.run_id.in_(times)).order_by(result.c.id))
     asked = [check.id for check in phase.checks_for(connection.dialect.name) if isinstance(check, Check)]
     found: dict[tuple[str, str], list[Judged]] = {}
-    for row, at in _results(connection, runs):
+    for row in sorted(rows, key=lambda row: (times[row.run_id], row.run_id)):
         if row.check_id in asked and row.outcome != Outcome.SKIPPED:
-            for column, judged in _numbers(row, at):
+            for column, judged in _numbers(row, times[row.run_id]):
                 found.setdefault((row.check_id, column), []).append(judged)
     thinned = total - len(runs)
     return [
@@ -83,11 +90,22 @@ def observation_series(
     connection: Connection, wanted: Mapping[str, tuple[Comparison, ...]], window: Window
 ) -> list[Series]:
     """Read the external observations with these names, with the limits of today's checks."""
-    return [
-        series
-        for name, comparisons in wanted.items()
-        if (series := _observation(connection, name, comparisons, window)).records
-    ]
+    fact = ledger_on(connection.dialect.name).observation
+    found = []
+    for name, comparisons in wanted.items():
+        query = (
+            select(fact.c.observed_at, fact.c.value)
+            .where(fact.c.name == name, fact.c.observed_at.between(window.start, window.end))
+            .order_by(fact.c.observed_at, fact.c.id)
+        )
+        points = (
+            Point(in_utc(row.observed_at), as_number(row.value), satisfied(comparisons, row.value))
+            for row in connection.execute(query, execution_options=STREAMED)
+        )
+        total, kept = thin(points, window, extremes, slots=MOST_POINTS // 2)
+        if total:
+            found.append(Series(name, "value", comparisons, tuple(kept), total))
+    return found
 
 
 def watched(phases: Sequence[Phase], dialect: str) -> dict[str, tuple[Comparison, ...]]:
@@ -112,47 +130,12 @@ def _runs(connection: Connection, runbook: Runbook, phase: Phase, window: Window
         yield _Run(row.id, in_utc(row.recorded_at), row.wrong)
 
 
-def _worst(runs: Sequence[_Run]) -> list[_Run]:
-    """Choose the run with the most failures, the newest of equals: thinning must keep failures."""
-    return [max(runs, key=lambda run: (run.wrong, run.at, run.id))]
-
-
-def _results(connection: Connection, runs: Sequence[_Run]) -> Iterator[tuple[Any, datetime]]:
-    result = ledger_on(connection.dialect.name).result
-    times = {run.id: run.at for run in runs}
-    query = (
-        select(result.c.run_id, result.c.check_id, result.c.outcome, result.c.required, result.c.observed)
-        .where(result.c.run_id.in_(times))
-        .order_by(result.c.id)
-    )
-    rows = sorted(connection.execute(query), key=lambda row: (times[row.run_id], row.run_id))
-    return ((row, times[row.run_id]) for row in rows)
-
-
 def _numbers(row: Any, at: datetime) -> Iterator[tuple[str, Judged]]:
     """Yield the numbers of one result that its criterion compares."""
     observed = row.observed if isinstance(row.observed, Mapping) else {}
     for column, comparisons in limits(row.required or "").items():
         value = observed_value(observed, column)
         yield column, (comparisons, Point(at, as_number(value), satisfied(comparisons, value)))
-
-
-def _observation(
-    connection: Connection, name: str, comparisons: tuple[Comparison, ...], window: Window
-) -> Series:
-    fact = ledger_on(connection.dialect.name).observation
-    query = (
-        select(fact.c.observed_at, fact.c.value)
-        .where(fact.c.name == name, fact.c.observed_at.between(window.start, window.end))
-        .order_by(fact.c.observed_at, fact.c.id)
-    )
-    rows = connection.execute(query, execution_options=STREAMED)
-    points = (
-        Point(in_utc(row.observed_at), as_number(row.value), satisfied(comparisons, row.value))
-        for row in rows
-    )
-    total, kept = thin(points, window, extremes, slots=MOST_POINTS // 2)
-    return Series(name, "value", comparisons, tuple(kept), total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,36 +227,30 @@ def _past(
     """Read the ledger's records; an unreadable ledger becomes a sentence in the report."""
     if standing.no_ledger is not None:
         return Past()
+    applying = {(book.name, phase.name) for book, phase in standing.phases() if phase.applies}
+    phases = find_phases(books)
+    asked = [phase for book, phase in phases if (book.name, phase.name) in applying]
+    limits = watched(asked, connection.dialect.name)
+    names = {each.name: limits.get(each.name, ()) for each in standing.observations}
+    source = LedgerReading(connection, standing.at, ())
     try:
         with guarded(connection, timeout_s):
-            return _read(connection, books, standing, position, window)
+            lines, errors = read_lines(connection, window)
+            return Past(
+                {
+                    (book.name, phase.name): tuple(found)
+                    for book, phase in phases
+                    if (found := check_series(connection, book, phase, window))
+                },
+                tuple(observation_series(connection, names, window)),
+                lines,
+                read_rehearsals(source, position.paths, most=MOST_REHEARSALS, kinds=(REHEARSE, COMPAT)),
+                errors,
+            )
     except DBAPIError as error:
         if error.connection_invalidated:
             raise
         return Past(unread=(f"the past cannot be read: {' '.join(message(error).split())}",))
-
-
-def _read(
-    connection: Connection, books: Sequence[Runbook], standing: Status, position: Position, window: Window
-) -> Past:
-    applying = {(book.name, phase.name) for book, phase in standing.phases() if phase.applies}
-    asked = [phase for book in books for phase in book.phases if (book.name, phase.name) in applying]
-    limits = watched(asked, connection.dialect.name)
-    names = {each.name: limits.get(each.name, ()) for each in standing.observations}
-    lines, errors = read_lines(connection, window)
-    source = LedgerReading(connection, standing.at, ())
-    return Past(
-        {
-            (book.name, phase.name): tuple(found)
-            for book in books
-            for phase in book.phases
-            if (found := check_series(connection, book, phase, window))
-        },
-        tuple(observation_series(connection, names, window)),
-        lines,
-        read_rehearsals(source, position.paths, most=MOST_REHEARSALS, kinds=(REHEARSE, COMPAT)),
-        errors,
-    )
 
 
 def _narrowed(window: Window, past: Past) -> Window:

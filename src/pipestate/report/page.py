@@ -5,7 +5,7 @@ Templates escape every value, shorten it, and show its control characters.
 
 import json
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -21,13 +21,13 @@ from pipestate.project.find import Calls
 from pipestate.report import words
 from pipestate.report.chart import Drawing, draw, number
 from pipestate.report.gather import Gathered
-from pipestate.report.prose import Notes, ProseSection, inline, sections
+from pipestate.report.prose import ProseSection, inline, sections
 from pipestate.report.series import Series
-from pipestate.runbook.model import Phase, Runbook
+from pipestate.runbook.model import Runbook
 from pipestate.status.facts import Rows, is_distribution
 from pipestate.status.model import PhaseStatus, RunbookStatus, Status
 from pipestate.status.opening import days, lasting
-from pipestate.verify.report import Gate, Json, Outcome, Verdict
+from pipestate.verify.report import Gate, Json, Outcome, shortened
 
 TEMPLATES = Path(__file__).parent / "templates"
 LONGEST_TEXT = 3000
@@ -44,20 +44,10 @@ def make_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "cell": cell,
-        "days": days,
-        "identifier": lambda text: words.identifier(shortened(text, LONGEST_TEXT)),
-        "inline": inline,
-        "lasting": lasting,
-        "moment": words.moment,
-        "number": number,
-        "places": words.places,
-        "short_path": words.short_path,
-        "strip_words": words.strip_words,
-        "utc": words.utc,
-        "whole": whole,
-    }
+    own = (cell, days, inline, lasting, number, whole)
+    texts = (words.moment, words.places, words.short_path, words.strip_words, words.utc)
+    environment.filters |= {function.__name__: function for function in (*own, *texts)}
+    environment.filters["identifier"] = lambda text: words.identifier(shortened(text, LONGEST_TEXT))
     environment.globals["day_words"] = words.DAY_WORDS
     return environment
 
@@ -94,15 +84,6 @@ def whole(rows: Rows) -> int:
     return sum(int(str(row[amount])) for row in rows)
 
 
-def shortened(text: str, longest: int) -> str:
-    """Cut a text after this many characters.
-
-    >>> shortened("abcdef", 4)
-    'abcd…'
-    """
-    return text if len(text) <= longest else f"{text[:longest]}…"
-
-
 def style() -> tuple[Markup, str]:
     """Return the report's style, and its hash: the page's policy allows this style only."""
     text = (TEMPLATES / "style.css").read_text(encoding="utf-8")
@@ -111,7 +92,7 @@ def style() -> tuple[Markup, str]:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A drawn series. `check` is the id of its verdict."""
+    """A drawn series. `check` is the HTML id of its verdict."""
 
     id: str
     series: Series
@@ -123,30 +104,15 @@ class Chart:
         return self.series.title.rpartition("/")[2]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A section of a runbook's text, with its phase, if any."""
-
-    section: ProseSection
-    phase: PhaseStatus | None
-
-
-@dataclass(frozen=True, slots=True)
-class Text:
-    """The text of a runbook with its verdicts."""
-
-    book: Runbook
-    parts: tuple[Part, ...]
-
-
 def render_page(gathered: Gathered, calls: Calls) -> str:
     """Return the page."""
     environment = make_environment()
     text, hash_ = style()
-    charts = list(_check_charts(gathered))
+    standing, past, window = gathered.standing, gathered.past, gathered.window
+    charts = _check_charts(gathered)
     macros = vars(environment.get_template("notes.html").module)
-    texts = [_text(book, gathered, _by_check(charts), macros) for book in gathered.books]
-    name, place = name_and_place(gathered.standing.database.url)
+    texts = [(book, _text(book, standing, charts, macros)) for book in gathered.books]
+    name, place = name_and_place(standing.database.url)
     return environment.get_template("page.html").render(
         version=__version__,
         name=words.short_path(name),
@@ -154,123 +120,75 @@ def render_page(gathered: Gathered, calls: Calls) -> str:
         style=text,
         style_hash=hash_,
         calls=calls,
-        closed=[pair for pair in gathered.standing.phases() if pair[1].gate is Gate.CLOSED],
-        standing=gathered.standing,
+        closed=[pair for pair in standing.phases() if pair[1].gate is Gate.CLOSED],
+        standing=standing,
         runbooks=sorted(
-            gathered.standing.runbooks,
-            key=lambda book: all(phase.gate is not Gate.CLOSED for phase in book.phases),
+            standing.runbooks, key=lambda book: all(phase.gate is not Gate.CLOSED for phase in book.phases)
         ),
-        window=gathered.window,
-        past=gathered.past,
+        window=window,
+        past=past,
         check_charts=charts,
-        observation_charts={each.series.title: each for each in _observation_charts(gathered)},
+        observation_charts={
+            series.title: Chart(f"chart.observed.{index}", series, draw(series, window))
+            for index, series in enumerate(past.observations)
+        },
         texts=texts,
-        phase_anchors=_phase_anchors(texts),
+        phase_anchors={
+            (book.name, phase.name): section.anchor
+            for book, parts in texts
+            for section, phase in parts
+            if phase is not None
+        },
     )
 
 
-def _by_check(
-    charts: Sequence[tuple[RunbookStatus, PhaseStatus, list[Chart]]],
-) -> dict[str, list[tuple[str, str]]]:
-    """Map the id of a verdict to the columns and ids of its charts."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    for chart in (chart for _, _, those in charts for chart in those if chart.check is not None):
-        found.setdefault(str(chart.check), []).append((chart.series.column, chart.id))
+Charts = list[tuple[RunbookStatus, PhaseStatus, list[Chart]]]
+
+
+def _check_charts(gathered: Gathered) -> Charts:
+    """Draw the series of each phase; a chart leads to its check if the page has a verdict of it."""
+    found = []
+    for book, phase in gathered.standing.phases():
+        ids = {
+            verdict.check_id: f"check.{book.name}.{phase.name}.{verdict.check_id}"
+            for verdict in (phase.checks if phase.applies else ())
+        }
+        charts = [
+            Chart(
+                f"chart.{book.name}.{phase.name}.{index}",
+                series,
+                draw(series, gathered.window),
+                ids.get(series.title.rpartition("/")[2]),
+            )
+            for index, series in enumerate(gathered.past.checks.get((book.name, phase.name), ()))
+        ]
+        if charts:
+            found.append((book, phase, charts))
     return found
 
 
 def _text(
-    book: Runbook,
-    gathered: Gathered,
-    charts: Mapping[str, Sequence[tuple[str, str]]],
-    macros: Mapping[str, Macro],
-) -> Text:
-    here = next(each for each in gathered.standing.runbooks if each.path == book.path)
-    lines = {written.line: stands for written, stands in zip(book.phases, here.phases, strict=True)}
-    notes = notes_of(book, gathered.standing, charts, macros)
-    found = sections(book.text, notes, prefix=f"text.{book.name}")
-    return Text(book, tuple(Part(each, lines.get(each.line) if each.level == 2 else None) for each in found))
-
-
-def _phase_anchors(texts: list[Text]) -> dict[tuple[str, str], str]:
-    """Return the anchor of each phase's text."""
-    return {
-        (text.book.name, part.phase.name): part.section.anchor
-        for text in texts
-        for part in text.parts
-        if part.phase is not None
-    }
-
-
-def _check_charts(gathered: Gathered) -> Iterator[tuple[RunbookStatus, PhaseStatus, list[Chart]]]:
-    for book, phase in gathered.standing.phases():
-        found = gathered.past.checks.get((book.name, phase.name), ())
-        asked = {verdict.check_id for verdict in phase.checks} if phase.applies else set()
-        charts = [
-            _chart(f"chart.{book.name}.{phase.name}.{index}", each, gathered, asked)
-            for index, each in enumerate(found)
-        ]
-        if charts:
-            yield book, phase, charts
-
-
-def _observation_charts(gathered: Gathered) -> Iterator[Chart]:
-    for index, each in enumerate(gathered.past.observations):
-        yield _chart(f"chart.observed.{index}", each, gathered, set())
-
-
-def _chart(id: str, series: Series, gathered: Gathered, asked: set[str]) -> Chart:
-    book, _, rest = series.title.partition("/")
-    phase, _, check = rest.partition("/")
-    verdict = check_id(book, phase, check) if check in asked else None
-    return Chart(id, series, draw(series, gathered.window), verdict)
-
-
-def check_id(runbook: str, phase: str, check: str) -> str:
-    """Return the HTML id of a verdict."""
-    return f"check.{runbook}.{phase}.{check}"
-
-
-def notes_of(
-    book: Runbook,
-    standing: Status,
-    charts: Mapping[str, Sequence[tuple[str, str]]],
-    macros: Mapping[str, Macro],
-) -> Notes:
-    """Render the notes of a runbook, by the line of their blocks.
-
-    `charts` maps a verdict's id to the columns and ids of its charts.
-    """
+    book: Runbook, standing: Status, charts: Charts, macros: Mapping[str, Macro]
+) -> list[tuple[ProseSection, PhaseStatus | None]]:
+    """Render the sections of a runbook, each with its phase, if any; blocks have notes with their results."""
     here = next(each for each in standing.runbooks if each.path == book.path)
-    notes: dict[int, Markup] = {}
-    for phase, stands in zip(book.phases, here.phases, strict=True):
-        for verdict in stands.checks:
-            notes[int(verdict.source.rpartition(":")[2])] = _verdict(here, stands, verdict, charts, macros)
-        notes.update(_others(book, phase, standing, macros))
-    return notes
-
-
-def _verdict(
-    book: RunbookStatus,
-    phase: PhaseStatus,
-    verdict: Verdict,
-    charts: Mapping[str, Sequence[tuple[str, str]]],
-    macros: Mapping[str, Macro],
-) -> Markup:
-    if verdict.outcome is Outcome.SKIPPED:
-        return macros["skipped"](verdict)
-    signoff = next((each for each in phase.signoffs if each.id == verdict.check_id), None)
-    id = check_id(book.name, phase.name, verdict.check_id)
-    return macros["verdict"](id, verdict, signoff, charts.get(id, ()))
-
-
-def _others(
-    book: Runbook, phase: Phase, standing: Status, macros: Mapping[str, Macro]
-) -> Iterator[tuple[int, Markup]]:
-    dialect = standing.database.dialect
+    dialect, phases, notes = standing.database.dialect, dict[int, PhaseStatus](), dict[int, Markup]()
     runs = {(run.runbook, run.id): run for run in reversed(standing.backfills)}
-    shown = {view.id for view in standing.views if view.runbook == book.name and (view.rows or view.error)}
-    for view in phase.views_for(dialect):
-        yield view.line, macros["viewed"](book.name, view.id, view.id in shown)
-    for backfill in phase.backfills_for(dialect):
-        yield backfill.line, macros["backfilled"](runs.get((book.name, backfill.id)))
+    shown = {(view.runbook, view.id) for view in standing.views if view.rows or view.error}
+    for phase, found in zip(book.phases, here.phases, strict=True):
+        phases[phase.line] = found
+        signoffs = {each.id: each for each in found.sign_offs}
+        for verdict in found.checks:
+            id = f"check.{book.name}.{phase.name}.{verdict.check_id}"
+            drawn = [chart for _, _, those in charts for chart in those if chart.check == id]
+            notes[int(verdict.source.rpartition(":")[2])] = (
+                macros["skipped"](verdict)
+                if verdict.outcome is Outcome.SKIPPED
+                else macros["verdict"](id, verdict, signoffs.get(verdict.check_id), drawn)
+            )
+        for view in phase.views_for(dialect):
+            notes[view.line] = macros["viewed"](book.name, view.id, (book.name, view.id) in shown)
+        for backfill in phase.backfills_for(dialect):
+            notes[backfill.line] = macros["backfilled"](runs.get((book.name, backfill.id)))
+    found_sections = sections(book.text, notes, prefix=f"text.{book.name}")
+    return [(each, phases.get(each.line) if each.level == 2 else None) for each in found_sections]

@@ -49,26 +49,21 @@ def anchors_of(prefix: str, headings: Iterable[str]) -> dict[str, str]:
 
 def settle_links(tokens: Sequence[Token], anchors: Mapping[str, str]) -> None:
     """Point each link of a line at its place in the report, or replace the link by its text."""
-    opened: list[bool] = []
+    tags: list[str] = []
     for token in tokens:
         if token.type == "link_open":
-            opened.append(_settle(token, anchors))
-        elif token.type == "link_close" and not opened.pop():
-            token.tag = "span"
-
-
-def _settle(token: Token, anchors: Mapping[str, str]) -> bool:
-    target = str(token.attrGet("href") or "")
-    here = anchors.get(unquote(target[1:]).lower()) if target.startswith("#") else None
-    if here is not None:
-        token.attrs = {"href": f"#{here}"}
-    elif target.lower().startswith(WEB):
-        token.attrs = {"href": target, "rel": "noreferrer noopener"}
-    else:
-        token.tag = "span"
-        token.attrs = {"class": "elsewhere", "title": html(unquote(target))}
-        return False
-    return True
+            target = str(token.attrGet("href") or "")
+            here = anchors.get(unquote(target[1:]).lower()) if target.startswith("#") else None
+            if here is not None:
+                token.attrs = {"href": f"#{here}"}
+            elif target.lower().startswith(WEB):
+                token.attrs = {"href": target, "rel": "noreferrer noopener"}
+            else:
+                token.tag = "span"
+                token.attrs = {"class": "elsewhere", "title": html(unquote(target))}
+            tags.append(token.tag)
+        elif token.type == "link_close":
+            token.tag = tags.pop()
 
 
 # The parser is that of `runbook.markdown`, so that line numbers agree; raw HTML is shown as text.
@@ -130,11 +125,13 @@ def _with_notes(tokens: Sequence[Token], notes: Notes, anchors: Mapping[str, str
     """Insert each note after the fence, or the list item's paragraph, that begins on its line."""
     waiting: list[int] = []
     for token in tokens:
-        if token.type in ("th_open", "td_open"):
-            _align_by_class(token)
-        if token.type == "inline":
-            _without_box(token)
-            settle_links(token.children or [], anchors)
+        if token.type in ("th_open", "td_open") and (style := str(token.attrs.pop("style", ""))):
+            # The page's policy forbids the inline style with which the parser aligns.
+            token.attrSet("class", style.removeprefix("text-align:"))
+        children = token.children or []
+        if children and children[0].type == "text":  # the note of an item shows its status
+            children[0].content = children[0].content.removeprefix("[ ] ")
+        settle_links(children, anchors)
         yield token
         if token.type == "paragraph_open":
             waiting.append(_line(token))
@@ -143,20 +140,6 @@ def _with_notes(tokens: Sequence[Token], notes: Notes, anchors: Mapping[str, str
             ended = waiting.pop()
         if ended in notes:
             yield Token(NOTE, "", 0, content=str(notes[ended]))
-
-
-def _align_by_class(token: Token) -> None:
-    """Replace the parser's alignment style by a class: the page's policy forbids inline styles."""
-    style = str(token.attrs.pop("style", ""))
-    if style:
-        token.attrSet("class", style.removeprefix("text-align:"))
-
-
-def _without_box(token: Token) -> None:
-    """Remove the check box of an item: its note shows the status."""
-    for first in (token.children or [])[:1]:
-        if first.type == "text":
-            first.content = first.content.removeprefix("[ ] ")
 
 
 def _section(parser: MarkdownIt, head: Token | None, body: Sequence[Token], prefix: str) -> ProseSection:

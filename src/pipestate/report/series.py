@@ -13,7 +13,7 @@ from typing import Any
 
 from pipestate.runbook.criterion import Comparison, RequirementError, parse_requirement
 from pipestate.runbook.model import Check
-from pipestate.verify.judge import holds
+from pipestate.verify.checks import holds
 from pipestate.verify.report import Json
 
 Limits = Mapping[str, tuple[Comparison, ...]]

@@ -14,7 +14,7 @@ from pipestate.project.file_hashes import hash_files
 from pipestate.runbook.model import Check, SignOff
 from pipestate.runbook.statement import tokens
 from pipestate.status.model import Backfilling, Observed, RecordedRehearsal, RecordedSignOff, SignOffStatus
-from pipestate.status.records import AHEAD, HORIZON, LedgerReading, known_in_utc
+from pipestate.status.records import AHEAD, HORIZON, LedgerReading, made
 from pipestate.verify.report import Json, Verdict
 
 Rows = Sequence[Mapping[str, Json]]
@@ -81,7 +81,7 @@ def read_backfills(source: LedgerReading) -> tuple[Backfilling, ...]:
         .order_by(backfill.c.updated_at.desc())
         .limit(MOST_BACKFILLS)
     )
-    return tuple(_backfilling(row) for row in source.rows(query))
+    return tuple(made(Backfilling, row, table=row.table_name) for row in source.rows(query))
 
 
 def read_rehearsals(
@@ -119,50 +119,27 @@ def _by_literal(asked: Iterable[tuple[Check, Verdict, str]]) -> dict[str, tuple[
 
 
 def _observed(source: LedgerReading, row: Any, askers: tuple[tuple[str, Verdict], ...]) -> Observed:
-    at = in_utc(row.observed_at)
-    return Observed(
-        row.name,
-        float(row.value),
-        at,
-        max(timedelta(0), source.now - at),
-        row.source,
-        row.actor,
-        tuple(dict.fromkeys(address for address, _ in askers)),
-        tuple(dict.fromkeys(address for address, verdict in askers if verdict.went_wrong)),
+    return made(
+        *(Observed, row),
+        value=float(row.value),
+        at=row.observed_at,
+        age=max(timedelta(0), source.now - in_utc(row.observed_at)),
+        asked_by=tuple(dict.fromkeys(address for address, _ in askers)),
+        fails=tuple(dict.fromkeys(address for address, verdict in askers if verdict.went_wrong)),
     )
 
 
 def _rehearsal(row: Any, paths: Mapping[str, Path]) -> RecordedRehearsal:
     today = hash_files({name: paths[name] for name in row.files if name in paths})
-    return RecordedRehearsal(
-        in_utc(row.rehearsed_at),
-        row.actor,
-        tuple(sorted(row.files)),
-        row.clone,
-        row.rows,
-        row.longest_stall_ms,
-        row.noise_ms,
-        row.bounded,
-        bool(row.ok),
-        unchanged=today == row.files,
-        kind=row.kind,
-        statements=row.statements,
-        broken=row.broken,
-    )
-
-
-def _backfilling(row: Any) -> Backfilling:
-    return Backfilling(
-        row.runbook,
-        row.id,
-        row.table_name,
-        int(row.percent),
-        int(row.rows_updated),
-        None if row.rows_left is None else int(row.rows_left),
-        in_utc(row.started_at),
-        in_utc(row.updated_at),
-        known_in_utc(row.finished_at),
-        row.actor,
+    revisions, unchanged = tuple(sorted(row.files)), today == row.files
+    return made(
+        RecordedRehearsal,
+        row,
+        at=row.rehearsed_at,
+        by=row.actor,
+        revisions=revisions,
+        ok=bool(row.ok),
+        unchanged=unchanged,
     )
 
 

@@ -49,7 +49,7 @@ class Held:
 class FailedCheck:
     """A blocking check that failed or errored in a past run."""
 
-    check_id: str
+    check: str
     outcome: str
     message: str
 
@@ -72,7 +72,7 @@ class Soak:
     `ends_next` marks a phase that is closed now: its next record ends the streak.
     """
 
-    check_id: str
+    check: str
     of: str | None
     days: float | None
     required: float
@@ -134,12 +134,12 @@ class PhaseStatus:
     gate: Gate
     opens: tuple[str, ...]
     checks: tuple[Verdict, ...]
-    signoffs: tuple[SignOffStatus, ...]
-    soaks: tuple[Soak, ...]
-    opening: Opening | None
-    held: Held | None
-    days: tuple[Day, ...]
-    last_closed: ClosedRecord | None
+    soaks: tuple[Soak, ...] = ()
+    opening: Opening | None = None
+    sign_offs: tuple[SignOffStatus, ...] = ()
+    held: Held | None = None
+    days: tuple[Day, ...] = ()
+    last_closed: ClosedRecord | None = None
 
     @property
     def applies(self) -> bool:
@@ -161,6 +161,7 @@ class RunbookStatus:
     title: str
     path: str
     phases: tuple[PhaseStatus, ...]
+    default: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +179,6 @@ class Observed:
     actor: str
     asked_by: tuple[str, ...]
     fails: tuple[str, ...]
-
-    @property
-    def wrong(self) -> bool:
-        return bool(self.fails)
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,15 +251,15 @@ class Status(Evaluation):
     at: datetime
     database: DatabaseInfo
     runbooks: tuple[RunbookStatus, ...]
-    observations: tuple[Observed, ...]
-    forced: Forced | None
-    backfills: tuple[Backfilling, ...]
-    rehearsal: RecordedRehearsal | None
-    views: tuple[Shown, ...]
-    warnings: tuple[str, ...]
-    no_ledger: str | None
+    views: tuple[Shown, ...] = ()
+    warnings: tuple[str, ...] = ()
+    no_ledger: str | None = None
+    observations: tuple[Observed, ...] = ()
+    forced: Forced | None = None
+    backfills: tuple[Backfilling, ...] = ()
+    rehearsal: RecordedRehearsal | None = None
     drift: Drift | None = None
-    soft_drops: tuple[SoftDropped, ...] = ()
+    soft_dropped: tuple[SoftDropped, ...] = ()
 
     @property
     def forged(self) -> bool:

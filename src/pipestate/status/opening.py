@@ -1,15 +1,15 @@
 """Opening of gates: when a closed gate can open, and times written for people. Pure."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from pipestate.core.text import many
-from pipestate.runbook.criterion import Comparison
 from pipestate.runbook.model import Check, SignOff
 from pipestate.runbook.statement import tokens
 from pipestate.status.model import Opening, Soak
-from pipestate.verify.judge import holds
+from pipestate.verify.checks import holds
 from pipestate.verify.report import Gate, Json, Outcome, Verdict
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -67,19 +67,19 @@ def find_soaks(
     """
     judged = (Outcome.PASSED, Outcome.FAILED)
     by_id = {each.check_id: each for each in verdicts if each.outcome in judged and not each.warned}
-    return tuple(
-        _soak(check, by_id[check.id], required, now, closed)
+    found = (
+        _soak(check, by_id[check.id], now, closed)
         for check in checks
         if isinstance(check, Check) and check.id in by_id and views_read(check.sql)
-        for required in _required_days(check)
     )
+    return tuple(soak for soak in found if soak is not None)
 
 
 def opening(gate: Gate, soaks: Sequence[Soak], verdicts: Iterable[Verdict]) -> Opening | None:
     """Return when a closed gate can open; None if the gate is not closed."""
     if gate is not Gate.CLOSED:
         return None
-    waiting = {soak.check_id: soak for soak in soaks if not soak.passed}
+    waiting = {soak.check: soak for soak in soaks if not soak.passed}
     by_time = {name for name, soak in waiting.items() if soak.opens_at is not None}
     others = tuple(
         verdict.check_id for verdict in verdicts if verdict.closes and verdict.check_id not in by_time
@@ -102,61 +102,32 @@ def views_read(sql: str) -> frozenset[str]:
     )
 
 
-def _required_days(check: Check) -> Iterator[Decimal]:
-    """Yield the highest number of days that the criterion requires, if any."""
+def _soak(check: Check, verdict: Verdict, now: datetime, closed: Container[str]) -> Soak | None:
+    """Describe a check that requires days on record; None if its criterion requires none."""
+    comparisons = check.require.comparisons
+    of_days = [each for each in comparisons if each.column.lower() == DAYS]
     wanted = [
         Decimal(each.value) + (HUNDREDTH if each.op == ">" else 0)
-        for each in check.require.comparisons
-        if _is_days(each) and each.op in (">", ">=") and isinstance(each.value, int | Decimal)
+        for each in of_days
+        if each.op in (">", ">=") and type(each.value) in (int, Decimal)
     ]
-    if wanted:
-        yield max(wanted)
-
-
-def _soak(check: Check, verdict: Verdict, required: Decimal, now: datetime, closed: Container[str]) -> Soak:
+    if not wanted:
+        return None
+    required = float(max(wanted))
     observed = {name.lower(): value for name, value in verdict.observed.items()}
     days = _number(observed.get(DAYS))
-    since = _since(observed, days, now)
-    passed = not verdict.went_wrong
-    if not passed and not _rest_holds(check, observed):
+    since, passed = _since(observed, days, now), not verdict.went_wrong
+    others = [each for each in comparisons if each not in of_days]  # such as the longest gap
+    if not passed and not all(holds(each, observed.get(each.column.lower())) for each in others):
         since = None
+    opens_at = None
+    # A gap inside a streak of `soak` stays until a closed record ends that streak; another view begins anew.
+    if since is not None or days is None or BEGINS_ANEW in views_read(check.sql):
+        with suppress(OverflowError):
+            opens_at = (since or now) + timedelta(days=required)
     book, phase = observed.get("runbook"), observed.get("phase")
     of = f"{book}/{phase}" if isinstance(book, str) and isinstance(phase, str) else None
-    return Soak(
-        check.id,
-        of,
-        days,
-        float(required),
-        since,
-        _opens_at(check, since, required, days, now),
-        passed,
-        ends_next=of is not None and of in closed,
-    )
-
-
-def _opens_at(
-    check: Check, since: datetime | None, required: Decimal, days: float | None, now: datetime
-) -> datetime | None:
-    """Return the end of the current streak's required days, or of a new streak that starts now.
-
-    A gap inside a streak of `soak` stays until a closed record ends that streak: return None then.
-    """
-    if since is None and days is not None and BEGINS_ANEW not in views_read(check.sql):
-        return None
-    try:
-        return (since or now) + timedelta(days=float(required))
-    except OverflowError:
-        return None
-
-
-def _rest_holds(check: Check, observed: Mapping[str, Json]) -> bool:
-    """Tell whether the criterion's other comparisons hold, such as the longest gap."""
-    rest = [each for each in check.require.comparisons if not _is_days(each)]
-    return all(holds(each, observed.get(each.column.lower())) for each in rest)
-
-
-def _is_days(comparison: Comparison) -> bool:
-    return comparison.column.lower() == DAYS and not isinstance(comparison.value, bool)
+    return Soak(check.id, of, days, required, since, opens_at, passed, of in closed)
 
 
 def _since(observed: Mapping[str, Json], days: float | None, now: datetime) -> datetime | None:

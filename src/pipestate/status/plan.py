@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipestate.project.find import Calls
-from pipestate.project.graph import Chain, Position, ends, next_batch
-from pipestate.verify.report import Gate, Report
+from pipestate.project.graph import Chain, ends, next_batch
+from pipestate.verify.report import DatabaseInfo, Gate, Report
 
 
 @dataclass(frozen=True, slots=True)
 class GateState:
     """A phase that gates a revision."""
 
-    name: str
-    state: Gate
+    phase: str
+    gate: Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class PlannedRevision:
     @property
     def shut(self) -> tuple[str, ...]:
         """The gates before this revision that are not open."""
-        return tuple(gate.name for gate in self.gates if gate.state is not Gate.OPEN)
+        return tuple(gate.phase for gate in self.gates if gate.gate is not Gate.OPEN)
 
 
 @dataclass(frozen=True, slots=True)
 class ChainPlan:
     """Every revision of the chain, and one sentence with the next step."""
 
-    position: Position
+    database: DatabaseInfo
     steps: tuple[PlannedRevision, ...]
     advice: str
 
@@ -43,13 +43,7 @@ class ChainPlan:
 def plan(chain: Chain, report: Report, calls: Calls) -> ChainPlan:
     """Combine the gates of a verify run with the revisions that they open."""
     position = chain.position((report.database.revision or "").split())
-    steps = tuple(plan_of(chain, position, report))
-    return ChainPlan(position, steps, next_step(chain, steps, report, calls))
-
-
-def plan_of(chain: Chain, position: Position, report: Report) -> list[PlannedRevision]:
-    """List the revisions from the base to the head."""
-    return [
+    steps = tuple(
         PlannedRevision(
             revision.id,
             revision.title,
@@ -61,7 +55,8 @@ def plan_of(chain: Chain, position: Position, report: Report) -> list[PlannedRev
             ),
         )
         for revision in chain
-    ]
+    )
+    return ChainPlan(report.database, steps, next_step(chain, steps, report, calls))
 
 
 def next_step(chain: Chain, steps: Sequence[PlannedRevision], report: Report, calls: Calls) -> str:
@@ -70,7 +65,7 @@ def next_step(chain: Chain, steps: Sequence[PlannedRevision], report: Report, ca
         return f"the chain has no revision yet: {calls.alembic('revision -m ...')}"
     waiting = [step for step in steps if not step.applied]
     closed = report.addresses(Gate.CLOSED)
-    fix = f"fix {', '.join(closed)}: {calls.pipestate('verify')}"
+    fix = f"fix {', '.join(closed)}: {report.closed_command(calls)}"
     if not waiting:
         return fix if closed else "nothing: the database is at head"
     shut = {step.revision: step.shut for step in waiting if step.shut}

@@ -1,9 +1,10 @@
 """Reading of the ledger's rows: a connection, the selected phases, and the time window."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
+from decimal import Decimal
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     Column,
@@ -67,14 +68,22 @@ class LedgerReading:
         return table_of(f"{naming.prefix}{name}", *columns, schema=naming.schema)
 
 
-def readable(moment: "ColumnElement[Any]") -> "ColumnElement[Any]":
-    """Select a time, or NULL if it is outside Python's range."""
-    return case((moment.between(EARLIEST, LATEST), moment)).label(getattr(moment, "key", None))
+Made = TypeVar("Made")
 
 
-def known_in_utc(moment: datetime | None) -> datetime | None:
-    """Attach UTC to a time; keep None."""
-    return None if moment is None else in_utc(moment)
+def made(kind: type[Made], row: Any, **given: Any) -> Made:
+    """Make a dataclass of the given values, and of the columns that have the names of the other fields.
+
+    Times are in UTC, and decimals become floats.
+    """
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
+    values = {name: given[name] if name in given else getattr(row, name) for name in names}
+    for name, value in values.items():
+        if isinstance(value, datetime):
+            values[name] = in_utc(value)
+        elif isinstance(value, Decimal):
+            values[name] = float(value)
+    return kind(**values)
 
 
 Phase = tuple[str, str]
@@ -88,21 +97,12 @@ def read_held(source: LedgerReading) -> dict[Phase, Held]:
         *("runbook", "phase", "records", "days_held", "longest_gap_hours", "hours_since_last_record"),
     )
     c = soak.c
+    last = case((c.last_record_at.between(EARLIEST, LATEST), c.last_record_at))  # NULL outside Python's range
     query = select(
-        *(c.runbook, c.phase, c.records, c.held_since, readable(c.last_record_at).label("last_record_at")),
-        *(c.days_held, c.longest_gap_hours, c.hours_since_last_record),
+        *(c.runbook, c.phase, c.records, c.longest_gap_hours, c.hours_since_last_record),
+        *(c.held_since.label("since"), c.days_held.label("days"), last.label("last_record_at")),
     ).where(source.of_phases(c.runbook, c.phase))
-    return {
-        (row.runbook, row.phase): Held(
-            known_in_utc(row.held_since),
-            _float(row.days_held),
-            int(row.records),
-            _float(row.longest_gap_hours),
-            known_in_utc(row.last_record_at),
-            _float(row.hours_since_last_record),
-        )
-        for row in source.rows(query)
-    }
+    return {(row.runbook, row.phase): made(Held, row) for row in source.rows(query)}
 
 
 def read_days(source: LedgerReading, days: int) -> dict[Phase, tuple[Day, ...]]:
@@ -162,8 +162,7 @@ def read_forced(source: LedgerReading) -> Forced | None:
         return None
     row = max(rows, key=lambda each: (each.recorded_at, each.id))
     failures = read_failures(source, [row.id]).get(row.id, ())
-    at = in_utc(row.recorded_at)
-    return Forced(row.runbook, row.phase, at, row.actor, row.reason, row.revision, failures)
+    return made(Forced, row, at=row.recorded_at, by=row.actor, failures=failures, applied=True)
 
 
 def read_failures(source: LedgerReading, runs: Sequence[int]) -> dict[int, tuple[FailedCheck, ...]]:
@@ -186,16 +185,7 @@ def _newest(source: LedgerReading) -> Any:
     run = source.ledger.run
     back = (run.c.recorded_at.desc(), run.c.id.desc())
     place = func.row_number().over(partition_by=(run.c.runbook, run.c.phase), order_by=back).label("place")
-    kept = (
-        run.c.id,
-        run.c.runbook,
-        run.c.phase,
-        run.c.recorded_at,
-        run.c.actor,
-        run.c.reason,
-        run.c.revision,
-    )
-    return select(*kept, place).where(
+    return select(run, place).where(
         source.of_phases(run.c.runbook, run.c.phase), source.lately(run.c.recorded_at)
     )
 
@@ -218,7 +208,3 @@ def _first_records(source: LedgerReading) -> dict[Phase, date]:
 
 def _sum(expression: Any, name: str) -> Any:
     return func.sum(expression, type_=Integer).label(name)
-
-
-def _float(value: Any) -> float | None:
-    return None if value is None else float(value)

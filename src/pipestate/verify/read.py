@@ -130,7 +130,9 @@ def read(
             if engine_of(connection).IS_FILE:
                 return _counted_here(_execute(connection, ledger_names(sql)), most)
             if reads_ledger(sql) and not (behind and behind.trusted):
-                _refuse_foreign_owner(connection, first)
+                foreign = _execute(connection, first + foreign_owner_query()).first()
+                if foreign is not None:
+                    raise QueryFailed(MESSAGE % tuple(foreign))
                 if behind:
                     behind.trusted = True
             if explains(sql, "postgresql"):
@@ -165,12 +167,6 @@ def _unreadable(why: str) -> str:
         f"the query returned a value that cannot be read ({' '.join(why.split())}): "
         "have it return text there, as CAST(x AS text), or another column"
     )
-
-
-def _refuse_foreign_owner(connection: Connection, first: str) -> None:
-    found = _execute(connection, first + foreign_owner_query()).first()
-    if found is not None:
-        raise QueryFailed(MESSAGE % tuple(found))
 
 
 def _execute(connection: Connection, sql: str) -> Found:

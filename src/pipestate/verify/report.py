@@ -103,6 +103,7 @@ class RunbookReport:
     path: str
     sha256: str
     phases: tuple[PhaseReport, ...]
+    default: bool = True
 
 
 class Evaluation:
@@ -140,13 +141,21 @@ class Evaluation:
         named = closed or self.addresses(Gate.OPEN)
         return plain(f"{'Closed' if closed else 'Open'}: {listed(named, most=len(named))}.")
 
+    def closed_command(self, calls: "Calls") -> str:
+        """Name the command that evaluates the closed gates again; it names runbooks that are not default."""
+        closed = [(book, phase) for book, phase in self.phases() if phase.gate is Gate.CLOSED]
+        if len(closed) == 1:
+            return calls.pipestate(f"gate {closed[0][0].name}/{closed[0][1].name}")
+        names = dict.fromkeys(book.name for book, _ in closed)
+        named = [] if all(book.default for book, _ in closed) else names
+        return calls.pipestate(" ".join(["verify", *named]))
+
     def next_command(self, calls: "Calls") -> str | None:
         """Name the next command: the same again, the upgrade, or the plan; None if all is done."""
         if not self.ran:
             return calls.pipestate("plan")
-        closed = self.addresses(Gate.CLOSED)
-        if closed:
-            return calls.pipestate(f"gate {closed[0]}" if len(closed) == 1 else "verify")
+        if self.addresses(Gate.CLOSED):
+            return self.closed_command(calls)
         opens = any(phase.opens for _, phase in self.phases() if phase.gate is Gate.OPEN)
         return calls.alembic("upgrade head") if opens else None
 

@@ -7,12 +7,10 @@ none of them. A connection that fails is left out.
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count, groupby
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread, current_thread
-from typing import TypeVar
 
 from sqlalchemy import URL, Connection
 
@@ -23,7 +21,15 @@ from pipestate.database.interrupt import stopped_together
 from pipestate.database.urls import shown
 from pipestate.project.graph import Position
 from pipestate.runbook.model import Advice, Check, SignOff
-from pipestate.verify.judge import Judgement, judge
+from pipestate.verify.checks import (
+    Judgement,
+    Phases,
+    SelectedCheck,
+    explain_signoff,
+    judge,
+    select_checks,
+    signoff_check,
+)
 from pipestate.verify.read import HeldSavepoint, QueryFailed, QueryResult, fence, read
 from pipestate.verify.report import (
     DatabaseInfo,
@@ -35,11 +41,9 @@ from pipestate.verify.report import (
     Verdict,
     gate_of,
 )
-from pipestate.verify.select import Phases, SelectedCheck, explain_signoff, select_checks, signoff_check
 from pipestate.verify.session_safety import (
     read_session_safety,
     reads_ledger,
-    refuse_planted,
     set_file_hashes,
     set_version_table,
 )
@@ -47,11 +51,8 @@ from pipestate.verify.session_safety import (
 DEFAULT_TIMEOUT_S = 30.0
 EVIDENCE_ROWS = 10
 ALONE_S = 0.5  # after this time other connections join a run
-NOTHING_RECORDED = "nothing recorded yet"  # of a check on the ledger, instead of "no row"
+NO_ROW, NOTHING_RECORDED = "no row, ", "nothing recorded yet, "  # the second of a check on the ledger
 NOTHING = QueryResult((), (), 0)
-
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
 
 
 def verify(
@@ -62,22 +63,12 @@ def verify(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     jobs: int = 1,
     on_check: Checking | None = None,
-    trusting: bool = True,
-    most: int = EVIDENCE_ROWS,
 ) -> Report:
-    """Run the checks of these phases, read-only, on one snapshot, in which the position is read, too.
-
-    Without `trusting`, refuse objects that another role planted on the search path, as a gate does. `most` limits the
-    rows of evidence of each check.
-    """
-    start = time.perf_counter()
+    """Run the checks of these phases, read-only, on one snapshot, in which the position is read, too."""
     with db.reader(url) as leader:
-        if not trusting:
-            refuse_planted(leader)
-        report = verify_on(
-            leader, url, phases, locate(leader), timeout_s=timeout_s, jobs=jobs, on_check=on_check, most=most
+        return verify_on(
+            leader, url, phases, locate(leader), timeout_s=timeout_s, jobs=jobs, on_check=on_check
         )
-    return replace(report, duration_ms=_milliseconds(start))
 
 
 def verify_on(
@@ -94,7 +85,8 @@ def verify_on(
 ) -> Report:
     """Run the checks on the caller's reader, and on `jobs` - 1 others that see its snapshot.
 
-    Without `evidence` the rows that show why a check failed are not read. SQL that two phases share is read once.
+    Without `evidence` the rows that show why a check failed are not read; `most` limits them for each check. SQL that
+    two phases share is read once.
     """
     started_at, start = datetime.now(UTC), time.perf_counter()
     known: dict[str, QueryResult] = {}
@@ -122,11 +114,7 @@ def verify_on(
     jobs = 1 if engine_of(url).IS_FILE else jobs
     verdicts = share_out(leader, url, selected, run, jobs=jobs, prepare=prepare)
     found = assemble(phases, selected, verdicts, position)
-    return Report(info, started_at, _milliseconds(start), found, warnings)
-
-
-def _milliseconds(since: float) -> float:
-    return round((time.perf_counter() - since) * 1000, 1)
+    return Report(info, started_at, round((time.perf_counter() - start) * 1000, 1), found, warnings)
 
 
 def describe(connection: Connection, url: URL, position: Position) -> DatabaseInfo:
@@ -149,7 +137,9 @@ def assemble(
             place = position.place(phase.from_, phase.until)
             gate = Gate(place) if place else gate_of(checks)
             found.append(PhaseReport(phase.name, gate, phase.opens, checks, phase.text_sha256))
-        reports.append(RunbookReport(runbook.name, runbook.path, runbook.sha256, tuple(found)))
+        reports.append(
+            RunbookReport(runbook.name, runbook.path, runbook.sha256, tuple(found), runbook.default)
+        )
     return tuple(reports)
 
 
@@ -177,15 +167,21 @@ def run_check(
             known[check.sql] = read(connection, check.sql, timeout_s, most=most, behind=behind)
         result = known[check.sql]
         judgement = judge(check.require, result)
-        if judgement.outcome is Outcome.FAILED and not result.total and reads_ledger(check.sql):
-            judgement = replace(judgement, message=judgement.message.replace("no row", NOTHING_RECORDED, 1))
         if isinstance(written, SignOff):
             judgement = explain_signoff(written, judgement, **here)
     except QueryFailed as error:
         judgement = Judgement(Outcome.ERRORED, {}, str(error))
     shown_rows = NOTHING
     if evidence and judgement.outcome is Outcome.FAILED:
-        shown_rows = _evidence(connection, check, result, timeout_s, most, behind)
+        # Rows of its evidence, else its own if it counts rows. A query that fails here does not hide the verdict.
+        explained = check.evidence_for(connection.dialect.name)
+        if explained is None or check.require.shows_own_rows:
+            shown_rows = result if check.require.counts_rows else NOTHING
+        else:
+            try:
+                shown_rows = read(connection, explained.sql, timeout_s, most=most, behind=behind)
+            except QueryFailed as error:
+                shown_rows = QueryResult(("error",), ((str(error),),), 1)
     return make_verdict(selected, check, judgement, (time.perf_counter() - start) * 1000, shown_rows)
 
 
@@ -196,7 +192,9 @@ def make_verdict(
     duration_ms: float,
     evidence: QueryResult = NOTHING,
 ) -> Verdict:
-    written = selected.check
+    written, message = selected.check, judgement.message
+    if message.startswith(NO_ROW) and reads_ledger(check.sql):
+        message = message.replace(NO_ROW, NOTHING_RECORDED, 1)
     advice = Advice(written.text, selected.source) if isinstance(written, SignOff) else written.advice
     return Verdict(
         check.id,
@@ -204,7 +202,7 @@ def make_verdict(
         check.level,
         check.require.text,
         judgement.observed,
-        judgement.message,
+        message,
         selected.source,
         round(duration_ms, 1),
         evidence.records(),
@@ -214,41 +212,20 @@ def make_verdict(
     )
 
 
-def _evidence(
-    connection: Connection,
-    check: Check,
-    own: QueryResult,
-    timeout_s: float,
-    most: int,
-    behind: HeldSavepoint | None,
-) -> QueryResult:
-    """Read the rows that show why: those of its evidence, else its own if it counts rows.
-
-    A query that fails here does not hide the verdict.
-    """
-    explained = check.evidence_for(connection.dialect.name)
-    if explained is None or check.require.shows_own_rows:
-        return own if check.require.counts_rows else NOTHING
-    try:
-        return read(connection, explained.sql, timeout_s, most=most, behind=behind)
-    except QueryFailed as error:
-        return QueryResult(("error",), ((str(error),),), 1)
-
-
 def share_out(
     leader: Connection,
     url: URL,
-    items: Sequence[Item],
-    answer: Callable[[Connection, HeldSavepoint | None, Item], Answer],
+    checks: Sequence[SelectedCheck],
+    run: Callable[[Connection, HeldSavepoint | None, SelectedCheck], Verdict],
     *,
     jobs: int,
     prepare: Callable[[Connection], None],
-) -> list[Answer]:
-    """Answer every item, on at most `jobs` connections, in the order of the items; `prepare` gets each that joins."""
+) -> list[Verdict]:
+    """Run every check, on at most `jobs` connections; return their verdicts in order. `prepare` gets each that joins."""
     todo: SimpleQueue[int] = SimpleQueue()
-    for number in range(len(items)):
+    for number in range(len(checks)):
         todo.put(number)
-    found: dict[int, Answer] = {}
+    found: dict[int, Verdict] = {}
     errors: list[Exception] = []
     over, lock = Event(), Lock()
     at_work: list[Thread] = []
@@ -257,7 +234,7 @@ def share_out(
         with fence(connection) as behind, suppress(Empty):
             while True:
                 number = todo.get_nowait()
-                found[number] = answer(connection, behind, items[number])
+                found[number] = run(connection, behind, checks[number])
 
     def help_out() -> None:
         try:
@@ -276,7 +253,7 @@ def share_out(
             for _ in range(jobs - 1):
                 Thread(target=help_out, daemon=True).start()
 
-    if jobs < 2 or len(items) < 2:
+    if jobs < 2 or len(checks) < 2:
         work(leader)
     else:
         snapshot = str(leader.exec_driver_sql("SELECT pg_export_snapshot()").scalar_one())
@@ -290,6 +267,6 @@ def share_out(
                 working = list(at_work)
             for thread in working:
                 thread.join()
-    if len(found) < len(items):
+    if len(found) < len(checks):
         raise errors[0]
-    return [found[number] for number in range(len(items))]
+    return [found[number] for number in range(len(checks))]

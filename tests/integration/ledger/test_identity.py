@@ -11,8 +11,8 @@ from pipestate.ledger.record import Rehearsed, SignOffRequest, adopt, attest, re
 from pipestate.ledger.state import foreign_warning
 from pipestate.runbook.criterion import parse_requirement
 from pipestate.runbook.model import Check, Level, Phase, Runbook, SignOff
+from pipestate.verify.checks import signoff_check
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport
-from pipestate.verify.select import signoff_check
 from support.alembic_runs import psql
 from support.servers import Database, Postgres, postgres_binary
 

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 from pipestate.database.connections import engine_of
 from pipestate.ledger.install import install
 from pipestate.runbook.criterion import parse_requirement
-from pipestate.verify.judge import judge
+from pipestate.verify.checks import judge
 from pipestate.verify.read import QueryFailed, read
 from support.long_form import times
 from support.servers import Database

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipestate.cli.formats.json import as_data
+from pipestate.cli.formats.json import as_plain
 from pipestate.gate import GateClosed
 from support.servers import Database
 from support.shop_project import open_shop
@@ -17,7 +17,7 @@ def test_a_closed_gate_carries_the_report_that_verify_would_give(database: Datab
     with pytest.raises(GateClosed) as closed:
         shop.upgrade()
     wanted = shop.pipestate("verify")
-    found = as_data(closed.value.report)
+    found = as_plain(closed.value.report)
     assert closed.value.revision == "c3"
     assert found["database"] == wanted["database"]
     assert (found["ok"], found["summary"]) == (wanted["ok"], wanted["summary"])

@@ -79,11 +79,14 @@ def test_what_happened_is_on_the_page(ledger: Database, tmp_path: Path) -> None:
         ledger,
         "INSERT INTO pipestate.run (recorded_at, event, actor, runbook, phase, gate, reason, revision) "
         "VALUES (<2 hours ago>, 'force', 'mira', 'book', 'one', 'closed', 'incident 42', 'a1')",
+        "INSERT INTO pipestate.result (run_id, check_id, outcome, level, message) "
+        "SELECT max(id), 'quiet', 'failed', 'block', 'no' FROM pipestate.run",
     )
     html = runbook_file(ledger, book)
     must_be_whole(html)
     assert "book/one was forced by mira" in words(html.with_id("gates"))
     assert "incident 42" in words(html.with_id("gates"))
+    assert "Failing checks: quiet." in words(html.with_id("gates"))
     assert "archive of last year" in words(html.with_id("history"))
     rehearsals = words(html.with_id("rehearsals"))
     assert "a1 ok longest wait 12.5 ms 1,234,567 changed since" in rehearsals

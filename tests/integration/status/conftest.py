@@ -9,7 +9,7 @@ from pipestate.ledger.install import install
 from pipestate.runbook.model import Runbook
 from pipestate.status.collect import collect
 from pipestate.status.model import PhaseStatus, Status
-from pipestate.verify.select import find_phases
+from pipestate.verify.checks import find_phases
 from support.runbook_samples import NOWHERE, page, shown, write
 from support.servers import Database
 

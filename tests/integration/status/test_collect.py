@@ -7,8 +7,8 @@ from integration.status.conftest import phase_of
 from pipestate.runbook.model import Runbook
 from pipestate.status.collect import collect
 from pipestate.status.model import DayState, Status
+from pipestate.verify.checks import find_phases
 from pipestate.verify.report import Gate
-from pipestate.verify.select import find_phases
 from support.runbook_samples import NOWHERE
 from support.servers import Database
 from support.sql_times import run_timed
@@ -112,7 +112,7 @@ def test_what_broke_the_streak_is_told_with_its_checks(ledger: Database, standin
     assert closed is not None
     assert closed.by == "cron"
     assert abs(found.at - closed.at - timedelta(days=4)) < ALMOST
-    assert [(each.check_id, each.message) for each in closed.failures] == [
+    assert [(each.check, each.message) for each in closed.failures] == [
         *(("quiet", "quiet is wrong"), ("slow", "slow is wrong"))
     ]
     assert phase_of(found, "two").last_closed is None
@@ -125,7 +125,7 @@ def test_sign_offs_say_who_how_long_and_how_many_are_missing(ledger: Database, s
         *(word("2 days ago", "agreed", "ann "), word("1 days ago", "agreed", "ben")),
     )
     found = standing(ledger)
-    backup, agreed = phase_of(found, "two").signoffs
+    backup, agreed = phase_of(found, "two").sign_offs
     assert (backup.missing, backup.until, backup.words[0].holds) == (1, None, False), "it has expired"
     assert (backup.words[0].person, backup.words[0].note) == ("dba", "s3")
     assert [each.person for each in agreed.words] == ["ben", "ann "], "the latest word of each person"
@@ -136,7 +136,7 @@ def test_sign_offs_say_who_how_long_and_how_many_are_missing(ledger: Database, s
 
 def test_a_word_too_few_is_counted(ledger: Database, standing: Look) -> None:
     run_timed(ledger, word("2 days ago", "agreed", "ann"), word("1 days ago", "agreed", "ANN"))
-    _, agreed = phase_of(standing(ledger), "two").signoffs
+    _, agreed = phase_of(standing(ledger), "two").sign_offs
     assert (agreed.missing, agreed.until) == (1, None)
 
 
@@ -150,14 +150,14 @@ def test_observations_have_their_age_their_source_and_who_asks(ledger: Database,
     assert (depth.name, depth.value, depth.source, depth.actor) == ("depth", 12.5, "probe", "cron")
     assert abs(depth.age - timedelta(hours=2)) < ALMOST
     assert depth.asked_by == ("book/two/short",)
-    assert depth.wrong, "it is too old for the check"
-    assert (tickets.name, tickets.asked_by, tickets.wrong, zoo.name) == ("tickets", (), False, "zoo")
+    assert depth.fails, "it is too old for the check"
+    assert (tickets.name, tickets.asked_by, tickets.fails, zoo.name) == ("tickets", (), (), "zoo")
 
 
 def test_an_observation_that_its_check_takes_is_not_wrong(ledger: Database, standing: Look) -> None:
     run_timed(ledger, fact("10 minutes ago", 12))
     (depth,) = standing(ledger).observations
-    assert not depth.wrong
+    assert not depth.fails
 
 
 def test_the_last_force_is_told_with_its_reason_and_what_failed(ledger: Database, standing: Look) -> None:
@@ -170,7 +170,7 @@ def test_the_last_force_is_told_with_its_reason_and_what_failed(ledger: Database
     forced = standing(ledger).forced
     assert forced is not None
     assert (forced.runbook, forced.phase, forced.by, forced.reason) == ("book", "one", "cron", "why not")
-    assert [each.check_id for each in forced.failures] == ["quiet"]
+    assert [each.check for each in forced.failures] == ["quiet"]
 
 
 def test_prepared_statements_are_no_rehearsal(ledger: Database, standing: Look) -> None:
@@ -211,7 +211,7 @@ def test_without_a_ledger_everything_else_is_there(database: Database, standing:
     assert found.no_ledger.startswith("this database has no ledger: run")
     assert phase_of(found, "one").gate is Gate.OPEN
     two = phase_of(found, "two")
-    assert (two.signoffs, two.soaks, two.held, two.days) == ((), (), None, ())
+    assert (two.sign_offs, two.soaks, two.held, two.days) == ((), (), None, ())
     assert two.opening is not None
     assert two.opening.at is None, "a check that could not be evaluated has no date"
     assert [view.id for view in found.views] == ["v"]

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from pipestate.cli.formats.json import as_data
+from pipestate.cli.formats.json import as_plain
 from pipestate.database.connections import reader
 from pipestate.status.collect import run_views
+from pipestate.verify.checks import find_phases
 from pipestate.verify.report import Gate, Verdict
-from pipestate.verify.select import find_phases
 from support.runbook_samples import NOWHERE, block, explained, page, run, shown, write
 from support.servers import Database
 
@@ -107,5 +107,5 @@ def test_the_ledger_s_names_are_read_on_both_engines(database: Database, tmp_pat
 
 def test_the_json_has_the_block(database: Database, tmp_path: Path) -> None:
     report = run(database, write(tmp_path, page(block("SELECT 1 AS x"))))
-    (check,) = as_data(report)["runbooks"][0]["phases"][0]["checks"]
+    (check,) = as_plain(report)["runbooks"][0]["phases"][0]["checks"]
     assert check["source"] == check["block"] == f"{tmp_path}/book.md:11"

@@ -10,8 +10,8 @@ from pipestate.cli.output import Format, render
 from pipestate.database.connections import reader
 from pipestate.project.find import Calls
 from pipestate.status.collect import run_views
+from pipestate.verify.checks import find_phases
 from pipestate.verify.read import QueryFailed, read
-from pipestate.verify.select import find_phases
 from support.runbook_samples import NOWHERE, block, explained, page, run, shown, write
 from support.servers import Database
 

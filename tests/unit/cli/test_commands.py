@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import pipestate
-from pipestate.cli.commands import OWN
+from pipestate.cli.main import OWN
 from pipestate.core import plugins
 from support.packages import installed
 

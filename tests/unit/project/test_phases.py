@@ -10,7 +10,7 @@ from pipestate.project.find import Named, Project, find_project
 from pipestate.project.phases import lint, resolve_opens, wrong_revisions
 from pipestate.project.revision_files import read_chain
 from pipestate.runbook.files import every_runbook
-from pipestate.verify.select import find_phases, select_checks
+from pipestate.verify.checks import find_phases, select_checks
 
 Enter = Callable[[str], Path]
 PAGE = Path("runbooks/orders.md")

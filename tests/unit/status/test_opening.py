@@ -121,7 +121,7 @@ def test_a_gate_opens_at_the_latest_of_its_soaks_and_not_before_the_others_pass(
         make_verdict(id="slow", level=Level.WARN),
     ]
     soaks = find_soaks(checks, verdicts, NOW)
-    assert [(soak.check_id, soak.passed) for soak in soaks] == [
+    assert [(soak.check, soak.passed) for soak in soaks] == [
         *(("soak", False), ("longer", False), ("done", True))
     ]
     found = opening(Gate.CLOSED, soaks, verdicts)

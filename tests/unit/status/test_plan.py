@@ -42,7 +42,7 @@ BRANCHED = chain(a1="", b2="a1", c3="b2", d4="b2")
         (LINE, "b2", Gate.OPEN, "the gate is open: alembic upgrade head"),
         (LINE, "c3", Gate.PAST, "alembic upgrade d4"),
         (LINE, "d4", Gate.PAST, "nothing: the database is at head"),
-        (LINE, "d4", Gate.CLOSED, "fix orders/ready: pipestate verify"),
+        (LINE, "d4", Gate.CLOSED, "fix orders/ready: pipestate gate orders/ready"),
         (BRANCHED, "b2", Gate.CLOSED, "pipestate upgrade"),
         (BRANCHED, "d4", Gate.CLOSED, "c3 waits for orders/ready: pipestate gate orders/ready"),
         (BRANCHED, "d4", Gate.OPEN, "pipestate upgrade"),

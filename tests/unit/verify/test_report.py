@@ -47,7 +47,7 @@ def test_only_what_went_wrong_closes_a_gate_or_warns(
     assert (verdict.closes, verdict.warned) == (closes, warned)
 
 
-def report_of(*gates: Gate, opens: tuple[str, ...] = ()) -> Report:
+def report_of(*gates: Gate, opens: tuple[str, ...] = (), default: bool = True) -> Report:
     checks = {Gate.OPEN: Outcome.PASSED, Gate.CLOSED: Outcome.FAILED}
     phases = tuple(
         PhaseReport(
@@ -56,7 +56,7 @@ def report_of(*gates: Gate, opens: tuple[str, ...] = ()) -> Report:
         for number, gate in enumerate(gates)
     )
     info = DatabaseInfo("postgresql://db/civic", "postgresql", "18.0", None, "b2")
-    books = (RunbookReport("book", "book.md", "", phases),) if phases else ()
+    books = (RunbookReport("book", "book.md", "", phases, default),) if phases else ()
     return Report(info, datetime.now(UTC), 1.0, books)
 
 
@@ -72,6 +72,11 @@ def report_of(*gates: Gate, opens: tuple[str, ...] = ()) -> Report:
             report_of(Gate.CLOSED, Gate.CLOSED),
             "Closed: book/p0 (1 of 1 check failed) and book/p1 (1 of 1 check failed).",
             "pipestate verify",
+        ),
+        (
+            report_of(Gate.CLOSED, Gate.CLOSED, default=False),
+            "Closed: book/p0 (1 of 1 check failed) and book/p1 (1 of 1 check failed).",
+            "pipestate verify book",
         ),
         (report_of(Gate.OPEN, Gate.OPEN), "Open: book/p0 and book/p1.", None),
         (report_of(Gate.OPEN, opens=("b2",)), "Open: book/p0.", "alembic upgrade head"),

@@ -21,15 +21,13 @@ def as_github(report: Report, calls: Calls) -> str:
     if summary:
         with Path(summary).open("a", encoding="utf-8") as file:
             file.write(as_markdown(report, calls) + "\n")
-    lines = [_annotation(verdict) for verdict in report.verdicts() if verdict.went_wrong]
+    lines = []
+    for verdict in (each for each in report.verdicts() if each.went_wrong):
+        kind = "warning" if verdict.warned else "error"
+        path, _, line = verdict.source.rpartition(":")
+        place = f"file={github_property(path)},line={line},title={github_property(verdict.check_id)}"
+        lines.append(f"::{kind} {place}::{github(verdict.message)}")
     return "\n".join([*lines, closing_line(report, calls)])
-
-
-def _annotation(verdict: Verdict) -> str:
-    kind = "warning" if verdict.warned else "error"
-    path, _, line = verdict.source.rpartition(":")
-    place = f"file={github_property(path)},line={line},title={github_property(verdict.check_id)}"
-    return f"::{kind} {place}::{github(verdict.message)}"
 
 
 def as_markdown(report: Report, calls: Calls) -> str:

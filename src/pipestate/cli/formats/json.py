@@ -1,6 +1,6 @@
 """JSON of all commands, `schema_version` 1. The schemas ship beside this file; scripts rely on them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import Enum
@@ -15,41 +15,30 @@ if TYPE_CHECKING:
 
     from pipestate.fleet.ask import Answer
     from pipestate.fleet.run import Fleet
-    from pipestate.ledger.drift import Drift
-    from pipestate.ledger.history import Entry
-    from pipestate.rehearse.against_chain import ChainDrift
     from pipestate.rehearse.impact import Rehearsal, TableImpact
-    from pipestate.status.model import Status
-    from pipestate.status.plan import ChainPlan
-    from pipestate.verify.report import PhaseReport, Report
+    from pipestate.verify.report import PhaseReport
 
 Shapes = Mapping[str, str]
 VERSION = {"schema_version": 1}
-# The keys of each dataclass, by its name; `key=attribute` if the two differ, and `a.b` is the attribute of another one.
+# The keys of a dataclass, by its name, if they are not its fields; `key=attribute` if the two differ, and `a.b` is the
+# attribute of another one. `schema_version` is a constant.
 SHAPES: Shapes = {
     # verify
-    "Report": "ok database started_at duration_ms summary warnings runbooks",
+    "Report": "schema_version ok database started_at duration_ms summary warnings runbooks",
     "RunbookReport": "name path phases",
     "PhaseReport": "name gate checks",
     "Verdict": "id=check_id outcome level require observed message source block duration_ms evidence evidence_rows",
     # drift, plan, history
-    "Drift": "revision recorded_at incomparable differences",
-    "Difference": "kind name change",
-    "ChainPlan": "revision=position.current head=position.head steps next=advice",
-    "PlannedRevision": "revision title applied gates",
-    "GateState": "phase=name gate=state",
+    "Drift": "schema_version revision recorded_at incomparable differences",
+    "ChainPlan": "schema_version revision=database.revision head=database.head steps next=advice",
     "Entry": "at kind who what revision role",
     # status
-    "Status": "at database no_ledger warnings runbooks observations forced backfills rehearsal views drift "
-    "soft_dropped=soft_drops",
+    "Status": "schema_version at database no_ledger warnings runbooks observations forced backfills rehearsal views "
+    "drift soft_dropped",
     "SoftDropped": "kind name columns revision dropped_at rows bytes",
-    "PhaseStatus": "name gate opens checks opening soaks sign_offs=signoffs held days last_closed",
-    "Shown": "runbook id error rows total",
-    "Soak": "check=check_id of days required since opens_at passed ends_next",
+    "RunbookStatus": "name title path phases",
     "SignOffStatus": "id text valid_for_seconds=valid_for people missing until words",
-    "FailedCheck": "check=check_id outcome message",
     "Observed": "name value at age_seconds=age source actor asked_by fails",
-    "Forced": "runbook phase at by reason revision applied failures",
     "RecordedRehearsal": "at by revisions clone rows longest_stall_ms noise_ms bounded ok unchanged",
     # fleet
     "Answer": "name url=shown_url schema exit_code error dialect server_version revision head duration_ms summary "
@@ -83,7 +72,10 @@ def as_plain(value: Any, shapes: Shapes = SHAPES) -> Any:
     if is_dataclass(value):
         names = shapes.get(type(value).__name__) or " ".join(field.name for field in fields(value))
         pairs = (name.partition("=") for name in names.split())
-        data = {key: as_plain(_attribute(value, path or key), shapes) for key, _, path in pairs}
+        data = {
+            key: VERSION.get(key) or as_plain(_attribute(value, path or key), shapes)
+            for key, _, path in pairs
+        }
         return {
             key: round(each, 1) if key.endswith("_ms") and each is not None else each
             for key, each in data.items()
@@ -111,14 +103,6 @@ def instant(moment: datetime) -> str:
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def as_data(value: "Report | Drift | ChainDrift | ChainPlan") -> dict[str, Any]:
-    return {**VERSION, **as_plain(value)}
-
-
-def drift_as_data(drift: "Drift | None") -> dict[str, Any] | None:
-    return as_data(drift) if drift is not None else None
-
-
 def error_as_data(url: "URL | None", error: Exception) -> dict[str, Any]:
     """Return the shape of a report for a failed evaluation: `ok` is false, and `error` is the reason."""
     nothing = dict.fromkeys(("url", "dialect", "server_version", "revision", "head"))
@@ -136,19 +120,10 @@ def error_as_data(url: "URL | None", error: Exception) -> dict[str, Any]:
     }
 
 
-def history_as_data(entries: "Sequence[Entry]") -> list[dict[str, Any]]:
-    return [as_plain(entry) for entry in entries]
-
-
-def status_as_data(standing: "Status") -> dict[str, Any]:
-    return {**VERSION, **as_plain(standing), "drift": drift_as_data(standing.drift)}
-
-
 def answer_as_data(answer: "Answer") -> dict[str, Any]:
     """Return the line of one database of a fleet; unknown values are null."""
     data = {**VERSION, "kind": "database", **as_plain(answer)}
     data["summary"] = data["summary"] or None
-    data["drift"] = drift_as_data(answer.drift)
     data["pending"] = list(answer.pending.revisions) if answer.pending else None
     if answer.upgrade is not None:  # those that are pending now
         data["pending"] = [each for each in answer.upgrade.pending if each not in answer.upgrade.applied]

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -10,7 +11,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pipestate.cli.formats.json import instant
 from pipestate.core.text import plain
 from pipestate.database.urls import database_name
 from pipestate.verify.report import DatabaseInfo, Json
@@ -39,6 +39,11 @@ def database_line(info: DatabaseInfo) -> str:
     """Name the database and its revision."""
     server = f"{info.dialect} {info.server_version}"
     return plain(f"{database_name(info.url)}, {server}, at revision {info.revision or 'base'} of {info.head}")
+
+
+def minute(at: datetime) -> str:
+    """Write a moment in UTC, to the minute."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M}"
 
 
 Line = tuple[Text, Text]
@@ -96,7 +101,7 @@ def in_columns(rows: Iterable[tuple[Text, ...]], console: Console) -> Iterator[T
 def soft_dropped_as_lines(things: "Sequence[SoftDropped]") -> list[str]:
     """Describe each object: its size, the revision that dropped it, and the time."""
     return [
-        f"{thing.described}: {thing.size}, dropped by {thing.revision} at {instant(thing.dropped_at)}"
+        f"{thing.described}: {thing.size}, dropped by {thing.revision}, {minute(thing.dropped_at)} UTC"
         for thing in things
     ]
 

@@ -6,7 +6,7 @@ collector of node_exporter, accept the same file.
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from urllib.parse import SplitResult, parse_qs, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from pipestate import __version__
 from pipestate.core.text import metric_label
@@ -59,19 +59,8 @@ def database_label(url: str) -> str:
     ('/run/postgresql/civic', '/srv/app.db')
     """
     parts = urlsplit(url)
-    return _LABELS.get(parts.scheme, _label_of_server)(parts)
-
-
-def _label_of_server(parts: SplitResult) -> str:
     host = parts.netloc.rpartition("@")[2] or parse_qs(parts.query).get("host", [""])[0]
-    return f"{host}{parts.path}"
-
-
-def _label_of_file(parts: SplitResult) -> str:
-    return parts.path.removeprefix("/")
-
-
-_LABELS = {"sqlite": _label_of_file}
+    return f"{host}{parts.path}" if host else parts.path.removeprefix("/")
 
 
 def _run(at: datetime, exit_code: int, *, up: bool) -> Iterator[Sample]:

@@ -1,37 +1,34 @@
 """Plan and history on the terminal: the next step, revisions with their gates, entries."""
 
+import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC
 from itertools import groupby
 
 from rich.console import Console
 from rich.text import Text
 
-from pipestate.cli.formats.layout import database_line, hanging, in_columns, soft_dropped_as_lines
+from pipestate.cli.formats.layout import database_line, hanging, in_columns, minute, soft_dropped_as_lines
 from pipestate.cli.formats.verify import GATES
 from pipestate.core.text import many, plain
 from pipestate.ledger.history import Entry
 from pipestate.ledger.record import WRITTEN_BY_ITSELF, Event
 from pipestate.ledger.soft_drops import SoftDropped
 from pipestate.status.plan import ChainPlan, PlannedRevision
-from pipestate.verify.report import DatabaseInfo
 
 MOST = 8  # consecutive pending revisions without a gate that are listed
 ENDS = 3  # revisions listed before a longer run is folded
 
 
 def print_plan(
-    plan: ChainPlan,
-    info: DatabaseInfo,
-    console: Console,
-    *,
-    verbose: bool = False,
-    dropped: Sequence[SoftDropped] = (),
+    plan: ChainPlan, dropped: Sequence[SoftDropped], console: Console, *, verbose: bool = False
 ) -> None:
     """Print the next step first; fold applied revisions and long runs of pending ones; list soft-dropped objects."""
     pending = sum(not step.applied for step in plan.steps)
     console.print(hanging(Text(f"Next: {plain(plan.advice)}", "bold"), console))
-    where = f"{database_line(info)}; {many(pending, 'revision') if pending else 'no revision'} pending"
+    where = (
+        f"{database_line(plan.database)}; {many(pending, 'revision') if pending else 'no revision'} pending"
+    )
     console.print(hanging(Text(where, "dim"), console))
     rows = list(_rows(plan, verbose=verbose))
     if rows:
@@ -64,7 +61,7 @@ def _row(step: PlannedRevision) -> tuple[Text, ...]:
     mark = Text("✓", "green") if step.applied else Text("·", "dim")
     title = Text(plain(step.title), "dim" if step.applied else "")
     for gate in step.gates:
-        title.append(f"{' ' if title else ''}(gate {gate.name} {gate.state})", GATES[gate.state])
+        title.append(f"{' ' if title else ''}(gate {gate.phase} {gate.gate})", GATES[gate.gate])
     return mark, Text(plain(step.revision)), title
 
 
@@ -82,14 +79,14 @@ def print_history(
     if not entries:
         return
     console.print()
-    rows = [
-        (
-            Text(f"{entry.at.astimezone(UTC):%Y-%m-%d %H:%M}", "dim"),
-            Text(plain(entry.kind)),
-            Text(plain(_what(entry, titles))),
-        )
-        for entry in entries
-    ]
+    rows = []
+    room = console.width - len("2026-01-20 06:30") - max(len(entry.kind) for entry in entries) - 4
+    for entry in entries:
+        # A line must not break inside `(0.1 s)`: Rich breaks at any space, textwrap keeps these.
+        what = re.sub(r"\((\S+) (m?s)\)", "(\\1\N{NO-BREAK SPACE}\\2)", plain(_what(entry, titles)))
+        lines = textwrap.wrap(what, max(20, room), break_on_hyphens=False) if console.is_terminal else [what]
+        said = "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
+        rows.append((Text(minute(entry.at), "dim"), Text(plain(entry.kind)), Text(said)))
     for part in in_columns(rows, console):
         console.print(part)
 

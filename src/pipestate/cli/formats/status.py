@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from pipestate.cli.formats.json import instant
 from pipestate.cli.formats.layout import (
     Line,
     Rows,
@@ -16,6 +13,7 @@ from pipestate.cli.formats.layout import (
     fits,
     label,
     labelled,
+    minute,
     more_rows,
     rows_table,
     table_of,
@@ -25,30 +23,24 @@ from pipestate.core.text import listed, many, plain
 from pipestate.ledger.drift import Drift
 from pipestate.project.find import Calls
 from pipestate.status.facts import is_distribution
-from pipestate.status.model import Backfilling, Forced, Observed, RecordedRehearsal, Shown, Status
+from pipestate.status.model import Backfilling, Forced, RecordedRehearsal, Shown, Status
 from pipestate.status.opening import DAY, lasting, on
 from pipestate.verify.report import Gate
-
-if TYPE_CHECKING:
-    from pipestate.rehearse.against_chain import ChainDrift
 
 BAR = 30
 RECENT = 14 * DAY  # older backfills are history
 
 
 def print_status(standing: Status, console: Console, calls: Calls, *, verbose: bool = False) -> None:
-    console.print(status_picture(standing, console.width, calls, verbose=verbose))
-
-
-def status_picture(standing: Status, width: int, calls: Calls, *, verbose: bool = False) -> RenderableType:
-    """Draw the answer, each phase, other records of the ledger, and the runbooks' views."""
-    return Group(
+    """Print the answer, each phase, other records of the ledger, and the runbooks' views."""
+    parts = Group(
         *_header(standing, calls),
         *_phases(standing, calls, verbose=verbose),
         *_ledger(standing, calls),
-        *_observations(standing, width),
-        *show_views(standing.views, width, named=len(standing.runbooks) > 1),
+        *_observations(standing, console.width),
+        *show_views(standing.views, console.width, named=len(standing.runbooks) > 1),
     )
+    console.print(parts)
 
 
 def _header(standing: Status, calls: Calls) -> Iterator[RenderableType]:
@@ -97,8 +89,8 @@ def _ledger(standing: Status, calls: Calls) -> Iterator[RenderableType]:
     if standing.rehearsal is not None:
         style = GOOD if standing.rehearsal.ok and standing.rehearsal.unchanged else ODD
         lines.append((label("rehearsed", style), _rehearsal(standing.rehearsal, standing.at)))
-    last = {dropped.revision: dropped for dropped in standing.soft_drops}
-    for dropped in standing.soft_drops:
+    last = {dropped.revision: dropped for dropped in standing.soft_dropped}
+    for dropped in standing.soft_dropped:
         age = lasting(standing.at - dropped.dropped_at)
         text = Text().append(plain(dropped.described), "bold")
         text.append(f": {dropped.size}, by {plain(dropped.revision)}, {age} ago")
@@ -117,7 +109,7 @@ def _forced(forced: Forced, now: datetime) -> Text:
     text = Text().append(f"{plain(forced.runbook)}/{plain(forced.phase)}", "bold")
     text.append(f" for {plain(forced.revision)}" if forced.revision else "")
     text.append(f", {on(forced.at, now)}, by {plain(forced.by)}: {plain(forced.reason or '')}")
-    failed = [plain(failure.check_id) for failure in forced.failures]
+    failed = [plain(failure.check) for failure in forced.failures]
     text.append(f"\nfailed checks: {listed(failed, most=5)}" if failed else "", "dim")
     if forced.applied:
         return text
@@ -146,43 +138,30 @@ def _rehearsal(rehearsal: RecordedRehearsal, now: datetime) -> Text:
 
 def _observations(standing: Status, width: int) -> Iterator[RenderableType]:
     """Return a table, or a line for each observation if the table does not fit."""
-    if not standing.observations:
-        return
-    yield Text()
-    columns = ("observation", "value", "age", "source", "")
-    rows = [_observation(each) for each in standing.observations]
-    if not fits(columns, rows, width):
-        yield labelled(((label("observed"), _in_a_line(row)) for row in rows), indent=0)
-        return
-    yield table_of(columns, rows, right=["value"])
+    rows, lines = [], []
+    for each in standing.observations:
+        fails = listed([plain(name.split("/", 1)[1]) for name in each.fails], most=2)
+        said = [plain(each.name), f"{each.value:.15g}", lasting(each.age), plain(each.source)]
+        said.append(f"fails {fails}" if fails else "")
+        style = "red" if fails else ""
+        rows.append([Text(cell, style) for cell in said])
+        line = "{} {}, {} ago, {}".format(*said) + (f", {said[-1]}" if fails else "")
+        lines.append((label("observed"), Text(line, style)))
+    if rows:
+        yield Text()
+        columns = ("observation", "value", "age", "source", "")
+        is_narrow = not fits(columns, rows, width)
+        yield labelled(lines, indent=0) if is_narrow else table_of(columns, rows, right=["value"])
 
 
-def _observation(observed: Observed) -> tuple[Text, ...]:
-    fails = listed([plain(each.split("/", 1)[1]) for each in observed.fails], most=2)
-    cells = (
-        plain(observed.name),
-        f"{observed.value:.15g}",
-        lasting(observed.age),
-        plain(observed.source),
-        f"fails {fails}" if fails else "",
-    )
-    return tuple(Text(cell, "red" if observed.wrong else "") for cell in cells)
-
-
-def _in_a_line(row: tuple[Text, ...]) -> Text:
-    name, value, age, source, fails = (cell.plain for cell in row)
-    return Text(f"{name} {value}, {age} ago, {source}{', ' if fails else ''}{fails}", row[0].style)
-
-
-def drift_as_lines(drift: "Drift | ChainDrift") -> Iterator[str]:
+def drift_as_lines(drift: Drift) -> Iterator[str]:
     """Answer in the first line; then name each difference."""
     against = f"what the chain builds up to revision {drift.revision}"
-    if isinstance(drift, Drift):
-        at = instant(drift.recorded_at.replace(microsecond=0))
-        against = f"the record of {at}, revision {drift.revision or 'base'}"
-        if drift.incomparable is not None:
-            yield f"cannot be compared with {against}: {drift.incomparable}; the next upgrade records the schema anew"
-            return
+    if drift.recorded_at is not None:
+        against = f"the record of {minute(drift.recorded_at)} UTC, revision {drift.revision or 'base'}"
+    if drift.incomparable is not None:
+        yield f"cannot be compared with {against}: {drift.incomparable}; the next upgrade records the schema anew"
+        return
     count = len(drift.differences)
     differs = f"{many(count, 'object')} {'differs' if count == 1 else 'differ'}"
     yield f"drift: {differs} from {against}" if count else f"no drift: nothing differs from {against}"
@@ -208,17 +187,12 @@ def show_views(views: Sequence[Shown], width: int, *, named: bool = False) -> It
 def _distribution(rows: Rows, width: int) -> RenderableType:
     name, amount, *rest = rows[0]
     total = sum(int(str(row[amount])) for row in rows)
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    table.add_column(Text(plain(name)), no_wrap=True)
-    table.add_column(Text(plain(amount)), justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, overflow="crop")
-    for column in rest:
-        table.add_column(Text(plain(column)), justify="right", no_wrap=True, overflow="ellipsis")
+    cells = []
     for row in rows:
         bar = bar_of(int(str(row[amount])), total, min(BAR, width - 40))
-        others = ("" if row[column] is None else Text(plain(str(row[column]))) for column in rest)
-        table.add_row(Text(plain(str(row[name]))), str(row[amount]), Text(bar, "cyan"), *others)
-    return table
+        said = ["" if row[column] is None else plain(str(row[column])) for column in (name, amount, *rest)]
+        cells.append([Text(said[0]), Text(said[1]), Text(bar, "cyan"), *map(Text, said[2:])])
+    return table_of([name, amount, "", *rest], cells, right=[amount, *rest])
 
 
 def bar_of(amount: int, total: int, width: int) -> str:

@@ -1,18 +1,16 @@
 """A phase on the terminal: its gate, its opening, missing checks, sign-offs, and its last days."""
 
-import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from rich.text import Text
 
 from pipestate.cli.formats.layout import Line, label
-from pipestate.cli.formats.verify import GATES, STYLES
+from pipestate.cli.formats.verify import GATES, STYLES, without_first_row
 from pipestate.core.text import listed, many, plain
 from pipestate.project.find import Calls
 from pipestate.status.model import (
     ClosedRecord,
-    Day,
     DayState,
     Held,
     Opening,
@@ -22,8 +20,8 @@ from pipestate.status.model import (
     Soak,
 )
 from pipestate.status.opening import days, lasting, on
+from pipestate.verify.checks import written
 from pipestate.verify.report import Gate, Outcome, Verdict, shortened
-from pipestate.verify.select import written
 
 GOOD, BAD, ODD = "green", "bold red", "yellow"
 MARKS = {
@@ -36,9 +34,6 @@ MARKS = {
 LEGEND = "■ open  ✗ closed  ◪ both  · no record"
 BAR = 14
 MESSAGE = 150  # `pipestate verify` shows the rest, with evidence
-_FIRST = re.compile(
-    r"([\d,]+ rows?), first: .*; (required [^;]*)", re.DOTALL
-)  # the message of a check that counts rows
 LATE_HOURS = 48  # without a record, the default of most soak checks
 
 
@@ -57,14 +52,14 @@ def phase_picture(
 
 
 def _lines(address: str, phase: PhaseStatus, now: datetime, calls: Calls) -> Iterator[Line]:
-    said = {soak.check_id for soak in phase.soaks} | {signoff.id for signoff in phase.signoffs}
+    said = {soak.check for soak in phase.soaks} | {signoff.id for signoff in phase.sign_offs}
     if phase.opens:
         is_open = phase.gate is Gate.OPEN
         revisions = Text(listed(map(plain, phase.opens), most=5))
         yield label("may run" if is_open else "waiting", GOOD if is_open else ODD), revisions
     yield from _soaks(phase, now)
     yield from _wrong(verdict for verdict in phase.missing if verdict.check_id not in said)
-    for signoff in phase.signoffs:
+    for signoff in phase.sign_offs:
         yield _signoff(address, signoff, now, calls)
     yield from _wrong(phase.warned)
     yield from _records(phase, now)
@@ -78,7 +73,7 @@ def _soaks(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
     several = sum(not soak.passed for soak in phase.soaks) > 1
     rest = Text() if phase.opening is None or several else _not_before(phase.opening)
     for soak in phase.soaks:
-        line = _soak(soak, messages[soak.check_id], now)
+        line = _soak(soak, messages[soak.check], now)
         line = line if soak.passed else line.append_text(rest)
         yield (
             label("soak"),
@@ -90,9 +85,10 @@ def _soaks(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
 
 
 def _soak(soak: Soak, message: str, now: datetime) -> Text:
-    name = "" if soak.check_id == "soak" else f"{plain(soak.check_id)}: "
+    name = "" if soak.check == "soak" else f"{plain(soak.check)}: "
     counted = soak.days if soak.counts and soak.days is not None else 0.0
-    text = Text(name).append_text(_bar(counted / soak.required if soak.required else 1.0))
+    full = min(BAR, int(counted / soak.required * BAR)) if soak.required else BAR
+    text = Text(name).append("█" * full, GOOD if full == BAR else ODD).append("░" * (BAR - full), "dim")
     text.append(f" {days(counted)} of {days(soak.required)} days", GOOD if soak.passed else ODD)
     if soak.passed:
         return text
@@ -112,20 +108,14 @@ def _not_before(opening: Opening) -> Text:
     return Text(f", and not before {listed(names)} {'passes' if len(names) == 1 else 'pass'}")
 
 
-def _bar(share: float) -> Text:
-    full = min(BAR, int(share * BAR))
-    return Text().append("█" * full, GOOD if full == BAR else ODD).append("░" * (BAR - full), "dim")
-
-
 def _wrong(verdicts: Iterable[Verdict]) -> Iterator[Line]:
     """List failures; checks with the same message, such as a missing ledger, share a line."""
     found: dict[tuple[str, str], list[str]] = {}
     for verdict in verdicts:
         name = "warned" if verdict.warned else str(verdict.outcome)
-        found.setdefault((name, verdict.message), []).append(plain(verdict.check_id))
+        message = verdict.message if len(verdict.message) <= MESSAGE else without_first_row(verdict)
+        found.setdefault((name, message), []).append(plain(verdict.check_id))
     for (name, message), ids in found.items():
-        if len(message) > MESSAGE:
-            message = _FIRST.sub(r"\1, \2", message)
         text = Text().append(", ".join(ids), "bold").append(f": {plain(shortened(message, MESSAGE))}")
         yield label(name, STYLES[name]), text
 
@@ -158,7 +148,8 @@ def _records(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
         ends = "; the gate is closed now: the next record ends this streak"
         yield label("held"), held.append(ends, BAD) if phase.gate is Gate.CLOSED else held
     if any(day.open or day.closed for day in phase.days):
-        yield label("days"), _strip(phase.days)
+        strip = Text().join(Text(*MARKS[day.state]) for day in phase.days)
+        yield label("days"), strip.append(f"  {phase.days[0].date:%b %d} to today", "dim")
     if phase.last_closed is not None and phase.last_closed.at.date() >= phase.days[0].date:
         yield label("closed"), _closed(phase.last_closed, now)
 
@@ -173,17 +164,10 @@ def _held(held: Held, since: datetime, now: datetime) -> Text:
     return text
 
 
-def _strip(strip: tuple[Day, ...]) -> Text:
-    text = Text()
-    for day in strip:
-        text.append(*MARKS[day.state])
-    return text.append(f"  {strip[0].date:%b %d} to today", "dim")
-
-
 def _closed(closed: ClosedRecord, now: datetime) -> Text:
     text = Text(f"{on(closed.at, now)}, {lasting(now - closed.at)} ago, by {plain(closed.by)}")
     if len(closed.failures) == 1:
         (failure,) = closed.failures
-        return text.append(f": {plain(failure.check_id)}: {plain(shortened(failure.message, MESSAGE))}")
-    names = [plain(failure.check_id) for failure in closed.failures]
+        return text.append(f": {plain(failure.check)}: {plain(shortened(failure.message, MESSAGE))}")
+    names = [plain(failure.check) for failure in closed.failures]
     return text.append(f": {listed(names, most=5)}") if names else text

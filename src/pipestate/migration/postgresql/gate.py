@@ -25,11 +25,10 @@ from pipestate.migration.postgresql.calls import NO_RIGHTS
 from pipestate.migration.request import GateRequest, Tables, force_reason
 from pipestate.migration.run import read_settings, timeout_of
 from pipestate.runbook.model import Check, SignOff
-from pipestate.verify.judge import Judgement
+from pipestate.verify.checks import Judgement, SelectedCheck, explain_signoff, signoff_check
 from pipestate.verify.read import NO_LEDGER
 from pipestate.verify.report import Outcome, Report, Verdict
 from pipestate.verify.run import NOTHING, make_verdict
-from pipestate.verify.select import SelectedCheck, explain_signoff, signoff_check
 from pipestate.verify.session_safety import files_as_json, reads_rehearsals
 
 # Use the oid: a name in a schema that this role may not use is an error.

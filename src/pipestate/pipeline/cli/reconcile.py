@@ -68,7 +68,9 @@ def recovered(to: Target, queues: "Queues", rules: "Rules", *, dry_run: bool) ->
     if dry_run:
         return plan(to.url, queues, rules).expected
     with progress("recovering", "sites") as bar:
-        return run(to.url, queues, rules, revision=to.position().current, on_progress=bar)
+        with to.connect() as (_, position):
+            revision = position.current
+        return run(to.url, queues, rules, revision=revision, on_progress=bar)
 
 
 def as_lines(results: "Results | None", named: str | None, *, dry_run: bool) -> Iterator[str]:

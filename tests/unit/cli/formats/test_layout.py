@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from pipestate.cli.formats.ci import as_junit, as_markdown
-from pipestate.cli.formats.json import as_data
+from pipestate.cli.formats.json import as_plain
 from pipestate.cli.formats.status import show_views
 from pipestate.cli.formats.verify import print_report
 from pipestate.project.find import Calls
@@ -52,7 +52,7 @@ def test_the_other_formats_show_what_there_is_and_count_the_rest() -> None:
     for text in (as_junit(report), as_markdown(report, Calls())):
         assert text.count("late ") == 10
         assert "and 1,234 more" in text
-    (check,) = as_data(report)["runbooks"][0]["phases"][0]["checks"]
+    (check,) = as_plain(report)["runbooks"][0]["phases"][0]["checks"]
     assert (len(check["evidence"]), check["evidence_rows"]) == (10, 1244)
 
 

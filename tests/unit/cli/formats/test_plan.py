@@ -5,7 +5,6 @@ import io
 from rich.console import Console
 
 from pipestate.cli.formats.plan import print_plan
-from pipestate.project.graph import Position
 from pipestate.status.plan import ChainPlan, GateState, PlannedRevision
 from pipestate.verify.report import DatabaseInfo, Gate
 
@@ -18,9 +17,8 @@ def seen(applied: int, total: int = 300, gated: int | None = None, *, verbose: b
         PlannedRevision(f"r{number}", f"Step {number}.", number <= applied, gate if number == gated else ())
         for number in range(1, total + 1)
     )
-    position = Position.__new__(Position)
     screen = Console(width=80, file=io.StringIO(), no_color=True, force_terminal=True)
-    print_plan(ChainPlan(position, steps, "alembic upgrade r300"), INFO, screen, verbose=verbose)
+    print_plan(ChainPlan(INFO, steps, "alembic upgrade r300"), (), screen, verbose=verbose)
     assert isinstance(screen.file, io.StringIO)
     return [
         line.rstrip()

@@ -41,14 +41,14 @@ def make_verdict(id: str = "quiet", message: str = "no", **more: Any) -> Verdict
 
 
 def make_phase(**more: Any) -> PhaseStatus:
-    empty = PhaseStatus("ready", Gate.CLOSED, (), (), (), (), None, None, (), None)
+    empty = PhaseStatus("ready", Gate.CLOSED, (), ())
     return replace(empty, **more)
 
 
 def make_standing(*phases: PhaseStatus, **more: Any) -> Status:
     info = DatabaseInfo("sqlite:///x", "sqlite", "3.45", "a1", "c3")
     book = RunbookStatus("orders", "Orders", "orders.md", phases)
-    return replace(Status(NOW, info, (book,), (), None, (), None, (), (), None), **more)
+    return replace(Status(NOW, info, (book,)), **more)
 
 
 def seen(standing: Status, width: int = 100, *, verbose: bool = False) -> str:
@@ -135,7 +135,7 @@ def test_what_a_soak_says(soak: Soak, said: str) -> None:
     ],
 )
 def test_what_a_sign_off_says(signoff: SignOffStatus, said: str) -> None:
-    assert said in sentence(make_phase(signoffs=(signoff,)))
+    assert said in sentence(make_phase(sign_offs=(signoff,)))
 
 
 def test_checks_with_the_same_sentence_share_it() -> None:
@@ -192,7 +192,10 @@ def full(text: str) -> Status:
     phase = make_phase(
         checks=(make_verdict("soak", text), make_verdict("quiet", text)),
         soaks=(make_soak(days=9.0, since=None, of=text, ends_next=True),),
-        signoffs=(make_signoff(word(text, 2 * DAY)), make_signoff(word(text, DAY / 2), missing=0, until=NOW)),
+        sign_offs=(
+            make_signoff(word(text, 2 * DAY)),
+            make_signoff(word(text, DAY / 2), missing=0, until=NOW),
+        ),
         last_closed=ClosedRecord(NOW - DAY, text, (FailedCheck(text, "failed", text),)),
         days=strip(*[DayState.OPEN] * 14),
         opening=Opening(NOW, (text,)),

@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from uuid import UUID
 
@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipestate.runbook.criterion import Requirement, parse_requirement
-from pipestate.verify.judge import Judgement, judge
+from pipestate.runbook.model import SignOff
+from pipestate.verify.checks import Judgement, explain_signoff, judge
 from pipestate.verify.read import QueryResult
 from pipestate.verify.report import Outcome
 
@@ -247,3 +248,18 @@ def test_exactly_one_of_less_equal_greater_holds(value: object, literal: int) ->
     outcomes = [judged(f"a {op} {literal}", value).outcome for op in ("<", "=", ">")]
 
     assert sorted(outcomes) == [FAILED, FAILED, PASSED]
+
+
+@pytest.mark.parametrize(
+    ("days", "people", "outcome", "said"),
+    [
+        (7, 1, Outcome.PASSED, "signed off within 7d"),
+        (7, 2, Outcome.FAILED, "signed off by 0 of 2 people within 7d: pipestate attest a/b/c --by YOU"),
+        (3650, 1, Outcome.PASSED, "signed off"),
+        (3650, 1, Outcome.FAILED, "not signed off: pipestate attest a/b/c --by YOU"),
+    ],
+)
+def test_a_validity_of_ten_years_is_not_written(days: int, people: int, outcome: Outcome, said: str) -> None:
+    signoff = SignOff("c", 1, timedelta(days=days), "It is done.", people)
+    judged = explain_signoff(signoff, Judgement(outcome, {"people": 0}, ""), runbook="a", phase="b")
+    assert judged.message == said
