@@ -1,4 +1,4 @@
-"""Plan, then apply: the types that backfill, reconcile, `queues clear` and `queues restore` share.
+"""Plan, then apply: the types that backfill, reconcile and `queues clear` share.
 
 1. `plan(...)` only reads. It returns a `Plan`: the expected `Result` for each subject (a site, a job).
 2. `apply(..., plan, ..., on_progress=...)` carries out exactly that plan and returns the actual results
@@ -38,10 +38,6 @@ class SubjectOutcome(StrEnum):
     DELETED = "deleted", True
     CHANGED = "changed"
     GONE = "gone"
-    # queues restore
-    RESTORED = "restored", True
-    EXISTS = "exists"
-    EXPIRED = "expired"
     # any of them
     FAILED = "failed"
 

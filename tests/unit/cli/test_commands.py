@@ -135,4 +135,4 @@ def test_every_command_was_measured() -> None:
     names = {name for path in COMMANDS for name in commands_in(path)}
     groups = {"ledger", "fleet", "guard", "runbook", "queues"}
     assert {*OWN, *plugins.commands()} - groups <= names
-    assert {"install", "prune", "lint", "show", "clear", "restore"} <= names
+    assert {"install", "prune", "lint", "show", "clear"} <= names

@@ -12,7 +12,7 @@ from pipestate.cli.formats.layout import fits, rows_table, table_of
 from pipestate.core.text import many, plain
 from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.queues.depths import Figures, QueueState, figures, total
-from pipestate.pipeline.queues.port import Blocked, Saved
+from pipestate.pipeline.queues.port import Blocked
 from pipestate.verify.report import Json
 
 # States of a queue, in table order.
@@ -21,7 +21,7 @@ QUEUE, IN_THE_WAY, GONE = "queue", "in the way", "gone"
 COLUMNS = (*STATES, IN_THE_WAY, GONE)
 IDS_SHOWN = 3
 
-Results = Sequence[Result[Blocked]] | Sequence[Result[Saved]]
+Results = Sequence[Result[Blocked]]
 
 
 def sentence(figures: Figures) -> str:
@@ -41,14 +41,9 @@ def sentence(figures: Figures) -> str:
     return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-def cleared_as_lines(results: Sequence[Result[Blocked]], *, dry_run: bool) -> list[str]:
+def cleared_as_lines(results: Results, *, dry_run: bool) -> list[str]:
     verb = "Would delete" if dry_run else "Deleted"
     return [f"{verb} {sentence(_done(results))}" if results else "nothing to clear"]
-
-
-def restored_as_lines(results: Sequence[Result[Saved]], *, dry_run: bool) -> list[str]:
-    verb, done = "Would restore" if dry_run else "Restored", _done(results)
-    return [f"{verb} {sentence(done)}" if done else "nothing to restore"]
 
 
 def left_alone(results: Results) -> Iterator[str]:
@@ -56,8 +51,6 @@ def left_alone(results: Results) -> Iterator[str]:
     for outcome, told in (
         (SubjectOutcome.CHANGED, "{} changed meanwhile and stayed"),
         (SubjectOutcome.GONE, "{} had been deleted by somebody else meanwhile"),
-        (SubjectOutcome.EXISTS, "{} already there, left alone"),
-        (SubjectOutcome.EXPIRED, "{} would have expired by now, left out"),
     ):
         ids = _ids(results, outcome)
         if ids:
@@ -65,9 +58,7 @@ def left_alone(results: Results) -> Iterator[str]:
             yield plain(f"{told.format(many(len(ids), 'job'))}: {shown}")
 
 
-def cleared_as_data(
-    results: Sequence[Result[Blocked]], *, dry_run: bool, export: Path | None
-) -> dict[str, Any]:
+def cleared_as_data(results: Results, *, dry_run: bool, export: Path | None) -> dict[str, Any]:
     """Render the figures of deleted jobs; in a dry run, of the jobs to delete."""
     return {
         "dry_run": dry_run,
@@ -78,27 +69,12 @@ def cleared_as_data(
     }
 
 
-def restored_as_data(results: Sequence[Result[Saved]], *, dry_run: bool, file: Path) -> dict[str, Any]:
-    """Render the figures of restored jobs; in a dry run, of the jobs to restore."""
-    return {
-        "dry_run": dry_run,
-        **asdict(_done(results)),
-        "exists": _ids(results, SubjectOutcome.EXISTS),
-        "expired": _ids(results, SubjectOutcome.EXPIRED),
-        "file": str(file),
-    }
-
-
 def _done(results: Results) -> Figures:
-    return figures(_job(result.subject) for result in results if result.outcome.done)
+    return figures(result.subject for result in results if result.outcome.done)
 
 
 def _ids(results: Results, outcome: SubjectOutcome) -> list[str]:
-    return [_job(result.subject).id for result in results if result.outcome is outcome]
-
-
-def _job(subject: Blocked | Saved) -> Blocked:
-    return subject.job if isinstance(subject, Saved) else subject
+    return [result.subject.id for result in results if result.outcome is outcome]
 
 
 def print_depths(states: list[QueueState], console: Console) -> None:

@@ -1,4 +1,4 @@
-"""`queues show`, `queues clear`, `queues restore`: queue depths, removal of dead jobs, and their restore."""
+"""`queues show` and `queues clear`: queue depths, and removal of dead jobs."""
 
 from datetime import UTC, datetime
 from functools import partial
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from pipestate.pipeline.planning import Plan, Result
     from pipestate.pipeline.queues.port import Blocked, Queues
 
-app = typer.Typer(
-    help="Look at the job queues, clear what can never end, and bring it back.", no_args_is_help=True
-)
+app = typer.Typer(help="Look at the job queues, and clear what can never end.", no_args_is_help=True)
 
 
 @app.command()
@@ -84,32 +82,3 @@ def cleared(queues: "Queues", plan: "Plan[Blocked]", file: Path) -> "list[Result
 
     with progress("clearing", "jobs") as bar:
         return apply(queues, plan, file, on_exported=say_exported, on_progress=bar)
-
-
-@app.command()
-@project_options
-def restore(
-    project: Project,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="What queues clear wrote.", show_default=False)
-    ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would come back; change nothing.")
-    ] = False,
-    redis_url: RedisUrl = None,
-    json_: AsJson = False,
-) -> None:
-    """Bring back jobs that queues clear deleted, exactly as they were. Those that are there again stay.
-
-    Example: pipestate queues restore cleared_jobs.jsonl --dry-run
-    """
-    from pipestate.pipeline.cli.queue_formats import left_alone, restored_as_data, restored_as_lines
-    from pipestate.pipeline.queues import clear as library
-
-    with open_queues(project, redis_url) as (queues, _), progress("restoring", "jobs") as on_progress:
-        plan = library.plan_restore(queues, file)
-        results = plan.expected if dry_run else library.restore(queues, plan, on_progress=on_progress)
-    for line in left_alone(results):
-        say(line, err=True)
-    data = partial(restored_as_data, results, dry_run=dry_run, file=file)
-    show_result(json_, data, restored_as_lines(results, dry_run=dry_run))

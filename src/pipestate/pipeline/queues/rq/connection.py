@@ -28,6 +28,11 @@ class Keys:
     results: str
     executions: str
 
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Return the keys that an export keeps: all but the runs of a worker."""
+        return self.job, self.results, self.dependencies, self.dependents
+
 
 def keys_of(job_id: str) -> Keys:
     """Return the keys of a job, from RQ's own functions if they need only the id."""

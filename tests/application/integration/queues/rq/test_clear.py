@@ -320,7 +320,6 @@ def test_the_file_tells_what_the_job_was(scene: Scene, file: Path) -> None:
     job = scene.run(OCR, "a.ca.us", Path("x.pdf"), description="page 1")
     clear_all(scene, file)
     (line,) = lines(file)
-    assert line["dependency_ids"] == []
     assert line["id"] == job.id
     assert (line["queue"], line["registry"], line["origin"]) == ("ocr", "failed", "ocr")
     assert (line["function"], line["args"], line["kwargs"]) == (OCR, ["a.ca.us", "x.pdf"], {})
