@@ -2,28 +2,23 @@
 
 import importlib.util
 import io
-import multiprocessing
 import os
-import runpy
 import shlex
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, NullPool, create_engine, text
 
 from pipestate.core.errors import ConfigError, PipestateError, Unreachable
-from pipestate.database.interrupt import Interrupted
 from pipestate.database.urls import parse_url, shipped_root
 
 if TYPE_CHECKING:
@@ -75,85 +70,10 @@ def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
     raise Unreachable("the embedded Redis did not open its port")
 
 
-# Run `python -m pipestate ...`, `python -m alembic ...` and similar programs quickly.
-# Starting Python and importing takes longer than most commands, so a server does both once and forks for
-# each. Each program has its own directory, environment and arguments.
-
-
-ENDS_BY_ITSELF_S = 2
-FORKS = multiprocessing.get_context("forkserver")
-USED = (
-    "alembic.config",
-    "pipestate.cli.main",
-    "pipestate.cli.verify",
-    "pipestate.migration.environment",
-    "pipestate.gate",
-    "pipestate.cli.formats.verify",
-    "psycopg2.extras",
-    "rich.markdown",
-    "rich.table",
-    "sqlalchemy.dialects.postgresql",
-)
-
-
-def import_beforehand() -> None:
-    """Start the server, which imports the modules of most demo commands before it forks.
-
-    It ignores Ctrl-C, which a terminal also sends to it, and ends with this process.
-    """
-    FORKS.set_forkserver_preload([*USED, __name__])
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.signal(signal.SIGINT, heard)
-
-
-def run_program(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> int:
-    """Run a module as a program, with this process's output, and return its exit code."""
-    program = FORKS.Process(target=_with_one_output, args=(list(argv), cwd, dict(environment)))
-    try:
-        # Ctrl-C is delayed, because a program that is just starting could not be stopped.
-        heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            program.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, heard)
-        program.join()
-    except KeyboardInterrupt:  # the program received it too, unless it had just started
-        program.join(ENDS_BY_ITSELF_S)
-        program.terminate()
-        program.join()
-        raise
-    assert program.exitcode is not None
-    return program.exitcode
-
-
-def become(argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> None:
-    """Turn this process into `python -m argv[0] ...`, with a separate directory, environment and input."""
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.chdir(cwd)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.path += [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
-    sys.argv = list(argv)
-    runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
-
-
-def _with_one_output(argv: list[str], cwd: Path, environment: dict[str, str]) -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.dup2(1, 2)
-    # The old stream caches the type of its descriptor, which may have changed from a file to a pipe.
-    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-    try:
-        become(argv, cwd, environment)
-    except KeyboardInterrupt:  # before the program installed its handler; the demo prints the message
-        sys.exit(Interrupted.exit_code)
-
-
 # Stage of the demo: prints a command as a person would type it, and runs it.
 
 
+ENDS_BY_ITSELF_S = 2
 LEGACY = text(
     "SELECT md5(string_agg(s::text || p::text, ',' ORDER BY s.subdomain)) FROM "
     "(SELECT subdomain, status, extraction_status, last_updated, last_deployed, last_extracted FROM sites) s "
@@ -183,7 +103,6 @@ class Stage:
 
         self.console = Console(highlight=False)
         self.storage.mkdir()
-        import_beforehand()
 
     @property
     def storage(self) -> Path:
@@ -236,9 +155,20 @@ class Stage:
             except EOFError:
                 self.pause = False  # input is closed
         sys.stdout.flush()
-        argv = shlex.split(command.removeprefix("python -m "))
-        environment = {**os.environ, **self.environment}
-        self._require(command, run_program(argv, cwd=self.directory, environment=environment), code)
+        program = subprocess.Popen(
+            [sys.executable, "-m", *shlex.split(command.removeprefix("python -m "))],
+            cwd=self.directory,
+            env={**os.environ, **self.environment},
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            self._require(command, program.wait(), code)
+        except KeyboardInterrupt:  # the terminal sends it to the program, too
+            with suppress(subprocess.TimeoutExpired):
+                program.wait(ENDS_BY_ITSELF_S)
+            program.kill()
+            raise
 
     def cron(self, command: str) -> str:
         """Run a command in this process, for speed over thirty runs; return its last line without the hint."""
