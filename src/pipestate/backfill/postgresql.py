@@ -129,9 +129,9 @@ def waited_for(connection: Connection) -> bool:
     return bool(read_row(connection, WAITED_FOR)[0])
 
 
-def blockers(connection: Connection, key: Key) -> str:
+def blockers(connection: Connection, table: str) -> str:
     """Name the sessions that may hold locks on rows of the table."""
-    return str(connection.execute(text(WHO_BLOCKS), {"table": key.table}).scalar() or "nobody any more")
+    return str(connection.execute(text(WHO_BLOCKS), {"table": table}).scalar() or "nobody any more")
 
 
 def lag(connection: Connection) -> float:
@@ -145,9 +145,9 @@ def lag(connection: Connection) -> float:
     return float(seconds)
 
 
-def wraparound_vacuum(connection: Connection, key: Key) -> str | None:
+def wraparound_vacuum(connection: Connection, table: str) -> str | None:
     """Name the running anti-wraparound vacuum of the table, if any."""
-    return connection.execute(text(WRAPAROUND), {"table": key.table}).scalar()
+    return connection.execute(text(WRAPAROUND), {"table": table}).scalar()
 
 
 def _lock(address: str) -> str:

@@ -83,7 +83,7 @@ def waited_for(connection: Connection) -> bool:
     return False
 
 
-def blockers(connection: Connection, key: Key) -> str:
+def blockers(connection: Connection, table: str) -> str:
     return "another program"
 
 
@@ -91,7 +91,7 @@ def lag(connection: Connection) -> float:
     return 0.0
 
 
-def wraparound_vacuum(connection: Connection, key: Key) -> str | None:
+def wraparound_vacuum(connection: Connection, table: str) -> str | None:
     """Return None: transaction ids exist only on PostgreSQL."""
     return None
 

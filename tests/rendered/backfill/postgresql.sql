@@ -18,11 +18,8 @@ ORDER BY p.subdomain
 LIMIT %(page)s;
 
 -- before a batch
-SELECT set_config('lock_timeout', '10s', true),
-       set_config('enable_seqscan', 'off', true),
-       set_config('enable_nestloop', 'off', true),
-       set_config('synchronous_commit', %(synchronous)s, true),
-       pg_advisory_xact_lock(1885958255, 1650550635);
+SELECT set_config('enable_nestloop', 'off', true),
+       set_config('synchronous_commit', %(synchronous)s, true);
 
 -- a batch
 UPDATE sites

@@ -9,7 +9,7 @@ import typer
 
 from pipestate.cli.backfill import BatchSize, DryRun
 from pipestate.cli.options import AsJson, Target, project_options
-from pipestate.cli.output import progress
+from pipestate.cli.output import progress, say
 from pipestate.core.text import many, plain
 from pipestate.pipeline.cli import StorageDir, ThresholdHours, require_ours, show
 from pipestate.pipeline.planning import SubjectOutcome, any_failed, count
@@ -72,7 +72,13 @@ def filled(
     if dry_run:
         return plan.expected
     with progress("writing", "sites") as writing:
-        return library.apply(to.url, plan, batch_size=batch_size, on_progress=writing)
+        return library.apply(
+            to.url,
+            plan,
+            batch_size=batch_size,
+            on_progress=writing,
+            on_wait=lambda said: say(f"pipestate: {said}", err=True),
+        )
 
 
 def as_lines(results: "Results", *, dry_run: bool) -> Iterator[str]:
