@@ -1,16 +1,14 @@
 """`queues show` and `queues clear`: queue depths, and removal of dead jobs."""
 
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipestate.cli.options import AsJson, project_options
-from pipestate.cli.output import console, print_json, progress, say
+from pipestate.cli.output import console, print_answer, print_json, progress, say
 from pipestate.pipeline.cli import RedisUrl, open_queues
-from pipestate.pipeline.cli import show as show_result
 from pipestate.project.find import Project
 
 if TYPE_CHECKING:
@@ -69,8 +67,8 @@ def clear(
         results = cleared(queues, found, file) if writes else found.expected
     for line in left_alone(results):
         say(line, err=True)
-    data = partial(cleared_as_data, results, dry_run=dry_run, export=file if writes else None)
-    show_result(json_, data, cleared_as_lines(results, dry_run=dry_run))
+    data = cleared_as_data(results, dry_run=dry_run, export=file if writes else None)
+    print_answer(data, cleared_as_lines(results, dry_run=dry_run), json_=json_)
 
 
 def cleared(queues: "Queues", plan: "Plan[Blocked]", file: Path) -> "list[Result[Blocked]]":

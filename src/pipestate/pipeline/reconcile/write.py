@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, inspect, literal_column, select, update
+from sqlalchemy import Connection, String, cast, delete, func, insert, inspect, literal_column, select, update
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError
@@ -15,7 +15,6 @@ from pipestate.pipeline.counters import forget_claim, record_claim
 from pipestate.pipeline.planning import RECONCILED, Result, SubjectOutcome, count
 from pipestate.pipeline.queues.port import Queues
 from pipestate.pipeline.reconcile.decide import Action, Recovery
-from pipestate.pipeline.reconcile.stuck import version_of_row
 from pipestate.pipeline.schema import pipeline_job, pipeline_reconciliation, sites
 from pipestate.pipeline.sql import NOW
 from pipestate.pipeline.stages import error_text
@@ -121,7 +120,7 @@ def _take(conn: Connection, recovery: Recovery, *, manual: bool) -> bool:
         sites.c.subdomain == site.subdomain,
         sites.c.current_stage == site.stage,
         sites.c.coordinator_enqueued.is_(site.claimed),
-        version_of_row().is_not_distinct_from(site.version),
+        cast(sites.c.updated_at, String).is_not_distinct_from(site.version),
     )
     claims = recovery.action is Action.COORDINATOR
     values = {

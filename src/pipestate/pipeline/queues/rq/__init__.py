@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues.port import Alive, Blocked, Call, Depth, Exported, Obstacle
 from pipestate.pipeline.queues.rq import clear
-from pipestate.pipeline.queues.rq.calls import look_up
-from pipestate.pipeline.queues.rq.connection import connected, registry_key, text
+from pipestate.pipeline.queues.rq.jobs import connected, look_up, registry_key, text
 
 if TYPE_CHECKING:
     from redis import Redis

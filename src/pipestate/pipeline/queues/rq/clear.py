@@ -19,8 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues.port import Blocked, Exported
-from pipestate.pipeline.queues.rq.calls import RegistryEntry, decompressed, read_call
-from pipestate.pipeline.queues.rq.connection import EXECUTIONS, JOBS, keys_of, pages, registry_key, text
+from pipestate.pipeline.queues.rq.jobs import (
+    EXECUTIONS,
+    JOBS,
+    RegistryEntry,
+    decompressed,
+    keys_of,
+    pages,
+    read_call,
+    registry_key,
+    text,
+)
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -32,7 +41,7 @@ CLEARED = (SubjectOutcome.CHANGED, SubjectOutcome.DELETED, SubjectOutcome.GONE)
 # on the server's locale. The script builds keys that depend on data (parents, executions). Only a Redis
 # cluster forbids this, and RQ does not support clusters.
 CLEAR_SCRIPT = """
-local registry, job, dependents, dependencies, results, executions, started = unpack(KEYS)
+local registry, job, results, dependencies, dependents, executions, started = unpack(KEYS)
 local id, digest, group, job_prefix, execution_prefix = unpack(ARGV, 1, 5)
 local first_field = 6
 
@@ -137,8 +146,6 @@ def export(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[Exported | Subje
 
 def clear(redis: "Redis", jobs: Sequence[Exported]) -> Iterator[SubjectOutcome]:
     """Delete each job that still matches its export."""
-    from rq.registry import StartedJobRegistry
-
     script = redis.register_script(CLEAR_SCRIPT)
     for page in pages(jobs):
         with redis.pipeline(transaction=False) as pipeline:
@@ -147,8 +154,8 @@ def clear(redis: "Redis", jobs: Sequence[Exported]) -> Iterator[SubjectOutcome]:
                 script(
                     keys=[
                         registry_key(job.obstacle),
-                        *(keys.job, keys.dependents, keys.dependencies, keys.results, keys.executions),
-                        StartedJobRegistry.key_template.format(job.obstacle.queue),
+                        *keys,
+                        f"rq:wip:{job.obstacle.queue}",
                     ],
                     args=[job.id, proof.digest, proof.group, JOBS, EXECUTIONS, *proof.fields],
                     client=pipeline,
@@ -179,14 +186,14 @@ def _read_jobs(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[StoredJob]:
                 pipeline.xrange(keys.results)
                 pipeline.zscore(registry_key(job.obstacle), job.id)
                 pipeline.smembers(keys.dependencies)
-                for key in keys.kept:
+                for key in keys[:4]:
                     pipeline.dump(key)
                     pipeline.pttl(key)
             (seconds, microseconds), *rows = pipeline.execute()
         now, answers = seconds * 1000 + microseconds // 1000, iter(rows)
         for keys in found:
             fields, results, score, parents = (next(answers) for _ in range(4))
-            dumped = {key: (next(answers), next(answers)) for key in keys.kept}
+            dumped = {key: (next(answers), next(answers)) for key in keys[:4]}
             dumps = {
                 key: (dump, now + left if left >= 0 else 0) for key, (dump, left) in dumped.items() if dump
             }

@@ -16,6 +16,7 @@ from rq.executions import Execution
 from rq.group import Group
 from rq.job import Job, JobStatus
 from rq.queue import Queue
+from rq.results import Result as RqResult
 
 from pipestate.core.errors import ConfigError
 from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
@@ -23,8 +24,9 @@ from pipestate.pipeline.queues import clear
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.depths import Figures, count_blocked, figures
 from pipestate.pipeline.queues.port import Blocked, Destination, Exported, Obstacle, State
-from pipestate.pipeline.queues.rq import RqQueues, connection
-from pipestate.pipeline.queues.rq.connection import EXECUTIONS, JOBS, keys_of, registry_key
+from pipestate.pipeline.queues.rq import RqQueues
+from pipestate.pipeline.queues.rq import jobs as stored
+from pipestate.pipeline.queues.rq.jobs import EXECUTIONS, JOBS, keys_of, registry_key
 from support.queue_scene import COORDINATOR, OCR, Scene, contents, lines
 
 NOTHING = {"deferred_coordinators": 0.0, "failed_ocr_jobs": 0.0}
@@ -205,6 +207,8 @@ def test_the_keys_are_those_of_rq(scene: Scene) -> None:
     assert keys.dependents == job.dependents_key
     assert keys.dependencies == job.dependencies_key
     assert keys.executions == job.execution_registry.key
+    assert keys.results == RqResult.get_key(job.id)  # type: ignore[no-untyped-call]
+    assert scene.queue("ocr").started_job_registry.key == "rq:wip:ocr"
     assert Job.redis_job_namespace_prefix == JOBS
     assert Execution("run", job.id, scene.redis).key == f"{EXECUTIONS}{job.id}:run"
     failed, deferred = (Obstacle("ocr", state, "") for state in (State.FAILED, State.DEFERRED))
@@ -281,7 +285,7 @@ def test_while_others_requeue_a_job_is_deleted_or_queued_never_both(
     scene: Scene, queues_url: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = scene.fail_many(300)
-    monkeypatch.setattr(connection, "PAGE", 5)
+    monkeypatch.setattr(stored, "PAGE", 5)
     start = Barrier(2)
 
     def requeue() -> None:
@@ -305,7 +309,7 @@ def test_killed_half_way_a_rerun_finishes(scene: Scene, file: Path, monkeypatch:
     scene.bystanders()
     before = contents(scene.redis)
     scene.defer(on=scene.fail_many(50))
-    monkeypatch.setattr(connection, "PAGE", 10)
+    monkeypatch.setattr(stored, "PAGE", 10)
     list(islice(RqQueues(scene.redis).clear(exported(scene, file)), 20))  # two pages, and then the end
     assert len(planned(scene)) == 31
     assert clear_all(scene, file).deleted == Figures(0, 31, 0)

@@ -15,7 +15,8 @@ from rq.queue import Queue
 from pipestate.pipeline.queues import clear
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.depths import Figures, figures
-from pipestate.pipeline.queues.rq import RqQueues, connection
+from pipestate.pipeline.queues.rq import RqQueues
+from pipestate.pipeline.queues.rq import jobs as stored
 from support.queue_scene import OCR, Scene, contents, lines, put_back
 
 OBSTACLES = QueueConfig().obstacles()
@@ -109,7 +110,7 @@ def test_bytes_that_are_no_text_come_back(queues_url: str, scene: Scene, file: P
     scene.redis.xadd(f"rq:results:{job.id}", {b"\xff": b"\xfe\x00"})
     scene.redis.sadd(job.dependents_key, b"\xe9")
     before = contents(scene.redis)
-    with connection.connected(queues_url) as redis:
+    with stored.connected(queues_url) as redis:
         clear_all(Scene(redis), file)
         put_back(redis, file)
     assert contents(scene.redis) == before
@@ -118,7 +119,7 @@ def test_bytes_that_are_no_text_come_back(queues_url: str, scene: Scene, file: P
 def test_an_id_that_is_no_text_is_cleared_and_comes_back(queues_url: str, scene: Scene, file: Path) -> None:
     scene.redis.zadd("rq:failed:ocr", {b"caf\xe9": 7.25})
     before = contents(scene.redis)
-    with connection.connected(queues_url) as redis:
+    with stored.connected(queues_url) as redis:
         odd = Scene(redis)
         clear_all(odd, file)
         assert contents(scene.redis) == {}

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipestate.pipeline.queues.rq.calls import FunctionCall, Opaque, load_plain, read_call
+from pipestate.pipeline.queues.rq.jobs import FunctionCall, Opaque, load_plain, read_call
 
 
 def job(*args: Any, **kwargs: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Calls of RQ's jobs, read without importing the application.
+"""RQ's jobs in Redis: the connection, the keys of a job, and its call, read without importing the application.
 
 RQ pickles function, arguments and keywords. Classes other than plain values become opaque, so reading never
 executes data from Redis.
@@ -8,16 +8,105 @@ import io
 import json
 import pickle
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
+from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.pipeline.queues.port import Obstacle, State
-from pipestate.pipeline.queues.rq.connection import keys_of, pages, text
 
 if TYPE_CHECKING:
     from redis import Redis
+
+JOBS = "rq:job:"
+EXECUTIONS = "rq:execution:"
+
+
+class Keys(NamedTuple):
+    """Keys of a job: its hash, results, dependencies, dependents and runs; an export keeps the first four."""
+
+    job: str
+    results: str
+    dependencies: str
+    dependents: str
+    executions: str
+
+
+def keys_of(job_id: str) -> Keys:
+    return Keys(
+        f"{JOBS}{job_id}",
+        f"rq:results:{job_id}",
+        f"{JOBS}:{job_id}:dependencies",  # RQ uses two colons here
+        f"{JOBS}{job_id}:dependents",
+        f"rq:executions:{job_id}",
+    )
+
+
+def registry_key(obstacle: Obstacle) -> str:
+    """Return the key of the registry that holds the jobs of an obstacle."""
+    return f"rq:{obstacle.state}:{obstacle.queue}"
+
+
+# Connection to Redis, with its errors as one sentence without a password.
+
+
+PAGE = 1000
+Item = TypeVar("Item")
+URL_SHAPE = (
+    "the Redis URL must look like redis://user:password@host:6379/0 "
+    "(a special character in the password must be percent-encoded)"
+)
+
+
+def pages(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """Split the items into pages of one round trip each."""
+    return (items[start : start + PAGE] for start in range(0, len(items), PAGE))
+
+
+def text(data: bytes) -> str:
+    """Decode a value from Redis, so that the client encodes it to the same bytes."""
+    return data.decode(errors="surrogateescape")
+
+
+@contextmanager
+def connected(redis_url: str) -> Iterator["Redis"]:
+    """Connect to Redis; a refused command or a lost connection raises Unreachable."""
+    try:
+        from redis import Redis
+        from redis.exceptions import RedisError, ResponseError
+
+        import_module("rq")
+    except ImportError as error:
+        raise ConfigError("RQ is not installed: run pip install 'pipestate[rq]'") from error
+    try:
+        parts = urlsplit(redis_url)
+        # A password with / ? or # ends the URL's host there, and messages would show the rest.
+        if "@" in parts.path + parts.query + parts.fragment:
+            raise ConfigError(URL_SHAPE)
+        redis = Redis.from_url(
+            redis_url, socket_connect_timeout=5, socket_timeout=30, encoding_errors="surrogateescape"
+        )
+    except ValueError as error:
+        raise ConfigError(URL_SHAPE) from error
+    try:
+        with redis:
+            yield redis
+    except ResponseError as error:
+        raise Unreachable(f"Redis refuses: {_reason(error)}; check the rights of its user") from error
+    except RedisError as error:
+        message = f"Redis does not answer: {_reason(error)}; check --redis-url or REDIS_URL"
+        raise Unreachable(message) from error
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")
+
+
+# Calls of RQ's jobs.
 
 
 PLAIN = {
