@@ -62,8 +62,7 @@ def any_stage(engine: str) -> Iterator[Named]:
 
 
 def backfilling(engine: str) -> Iterator[Named]:
-    yield "how many rows are stale", stale_rows.COUNT_SQL[engine]
-    yield "how many rows expect documents", stale_rows.EXPECTING
+    yield "how many rows are stale, and how many expect documents", stale_rows.COUNT_SQL[engine]
     yield "a page of stale rows", stale_rows.READ_SQL[engine]
     yield from (("before a batch", statement) for statement in backfill.PREPARE_SQL[engine])
     yield "a batch", backfill.UPDATE_SQL[engine]
