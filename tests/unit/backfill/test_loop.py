@@ -29,7 +29,9 @@ class Waiting(BatchLoop[None]):
         self.on_wait, self.quiet_until = self.said.append, 0.0
 
     def batch(self, size: int) -> None: ...
-    def committed(self, done: None) -> bool: ...
+    def committed(self, done: None) -> bool:
+        return False
+
     def refused(self, error: DBAPIError) -> None: ...
 
 

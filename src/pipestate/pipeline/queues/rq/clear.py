@@ -73,38 +73,8 @@ redis.call('DEL', job, dependents, dependencies, results, executions)
 return 1
 """
 
-TIMES = ("created_at", "enqueued_at", "started_at", "ended_at")
-
-
-@dataclass(frozen=True, slots=True)
-class StoredJob:
-    """A job in Redis. `dumps` has each existing key with its dump, and its expiry in milliseconds or 0."""
-
-    fields: Mapping[bytes, bytes]
-    results: Sequence[tuple[bytes, Mapping[bytes, bytes]]]
-    score: float | None
-    dependencies: Sequence[str]
-    dumps: Mapping[str, tuple[bytes, int]]
-
-    def text(self, name: str) -> str | None:
-        """Decode a field of the hash for display; None if it is missing or empty."""
-        return self.fields.get(name.encode(), b"").decode(errors="replace") or None
-
-    @property
-    def group(self) -> str:
-        return text(self.fields.get(b"group_id", b""))
-
-    @property
-    def error(self) -> str | None:
-        """Return the traceback of the last result; RQ before 2 kept it in the hash."""
-        kept = self.fields.get(b"exc_info")
-        for _id, entry in reversed(self.results):
-            if b"exc_string" in entry:
-                kept = entry[b"exc_string"]
-                with suppress(ValueError):
-                    kept = base64.b64decode(kept)
-                break
-        return decompressed(kept).decode(errors="replace") if kept else None
+# Fields of a job's hash that a line shows as text.
+SHOWN = ("origin", "status", "created_at", "enqueued_at", "started_at", "ended_at", "description")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,31 +87,53 @@ class Proof:
 
 
 def export(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[Exported | SubjectOutcome]:
-    """Read each job completely, if it still blocks the pipeline as planned."""
-    for job, stored in zip(jobs, _read_jobs(redis, jobs), strict=True):
-        dangling, call = (
-            b"data" not in stored.fields,
-            read_call(decompressed(stored.fields.get(b"data", b""))),
-        )
-        entry = RegistryEntry(job.id, call, dangling, stored.text("status") or "")
-        if not stored.fields and stored.score is None:
-            yield SubjectOutcome.GONE
-        elif stored.score is None or dangling != job.dangling or not entry.blocks(job.obstacle):
-            yield SubjectOutcome.CHANGED
-        else:
-            details = {
-                "origin": stored.text("origin"),
+    """Read each job completely, one page per round trip, if it still blocks the pipeline as planned."""
+    for page in pages(jobs):
+        with redis.pipeline(transaction=False) as pipeline:
+            pipeline.time()
+            for job in page:
+                keys = keys_of(job.id)
+                pipeline.hgetall(keys.job)
+                pipeline.xrange(keys.results)
+                pipeline.zscore(registry_key(job.obstacle), job.id)
+                pipeline.smembers(keys.dependencies)
+                for key in keys.kept:
+                    pipeline.dump(key)
+                    pipeline.pttl(key)
+            (seconds, microseconds), *rows = pipeline.execute()
+        now, answers = seconds * 1000 + microseconds // 1000, iter(rows)
+        for job in page:
+            fields, results, score, parents = (next(answers) for _ in range(4))
+            dumps = {key: (next(answers), next(answers)) for key in keys_of(job.id).kept}
+            if not fields and score is None:
+                yield SubjectOutcome.GONE
+                continue
+            call = read_call(decompressed(fields.get(b"data", b"")))
+            entry = RegistryEntry(job.id, call, b"data" not in fields, text(fields.get(b"status", b"")))
+            if score is None or entry.gone != job.dangling or not entry.blocks(job.obstacle):
+                yield SubjectOutcome.CHANGED
+                continue
+            group = text(fields.get(b"group_id", b""))
+            values = b"".join(b"%d:%s" % (len(value), value) for value in fields.values())
+            sets = {f"{JOBS}{text(parent)}:dependents": [job.id] for parent in sorted(parents)}
+            if group:
+                sets |= {f"rq:group:{group}": [job.id], "rq:groups": [group]}
+            content = {
                 "function": call.function if call else None,
                 "args": as_json(call.args) if call else None,
                 "kwargs": as_json(call.kwargs) if call else None,
-                "status": stored.text("status"),
-                **{name: stored.text(name) for name in TIMES},
-                "description": stored.text("description"),
-                "exc_info": stored.error,
+                **{name: fields.get(name.encode(), b"").decode(errors="replace") or None for name in SHOWN},
+                "exc_info": _error(fields, results),
+                "keys": {
+                    key: [base64.b64encode(dump).decode(), now + left if left >= 0 else 0]
+                    for key, (dump, left) in dumps.items()
+                    if dump
+                },
+                "sets": sets,
+                "registry_key": registry_key(job.obstacle),
+                "score": score,
             }
-            values = b"".join(b"%d:%s" % (len(value), value) for value in stored.fields.values())
-            proof = Proof(tuple(stored.fields), hashlib.sha1(values).hexdigest(), stored.group)
-            yield Exported(job, {**details, **_restorable(job, stored)}, proof)
+            yield Exported(job, content, Proof(tuple(fields), hashlib.sha1(values).hexdigest(), group))
 
 
 def clear(redis: "Redis", jobs: Sequence[Exported]) -> Iterator[SubjectOutcome]:
@@ -175,39 +167,15 @@ def as_json(value: Any) -> Any:
         return "<not to be shown>"
 
 
-def _read_jobs(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[StoredJob]:
-    """Read each job completely, one page per round trip, without changes."""
-    for page in pages(jobs):
-        found = [keys_of(job.id) for job in page]
-        with redis.pipeline(transaction=False) as pipeline:
-            pipeline.time()
-            for job, keys in zip(page, found, strict=True):
-                pipeline.hgetall(keys.job)
-                pipeline.xrange(keys.results)
-                pipeline.zscore(registry_key(job.obstacle), job.id)
-                pipeline.smembers(keys.dependencies)
-                for key in keys[:4]:
-                    pipeline.dump(key)
-                    pipeline.pttl(key)
-            (seconds, microseconds), *rows = pipeline.execute()
-        now, answers = seconds * 1000 + microseconds // 1000, iter(rows)
-        for keys in found:
-            fields, results, score, parents = (next(answers) for _ in range(4))
-            dumped = {key: (next(answers), next(answers)) for key in keys[:4]}
-            dumps = {
-                key: (dump, now + left if left >= 0 else 0) for key, (dump, left) in dumped.items() if dump
-            }
-            yield StoredJob(fields, results, score, sorted(map(text, parents)), dumps)
-
-
-def _restorable(job: Blocked, stored: StoredJob) -> dict[str, Any]:
-    """Render the job's own keys, the sets that contain its id, and its place in the registry."""
-    sets = {f"{JOBS}{parent}:dependents": [job.id] for parent in stored.dependencies}
-    if stored.group:
-        sets |= {f"rq:group:{stored.group}": [job.id], "rq:groups": [stored.group]}
-    return {
-        "keys": {key: [base64.b64encode(dump).decode(), end] for key, (dump, end) in stored.dumps.items()},
-        "sets": sets,
-        "registry_key": registry_key(job.obstacle),
-        "score": stored.score,
-    }
+def _error(
+    fields: Mapping[bytes, bytes], results: Sequence[tuple[bytes, Mapping[bytes, bytes]]]
+) -> str | None:
+    """Return the traceback of the last result; RQ before 2 kept it in the hash."""
+    kept = fields.get(b"exc_info")
+    for _id, entry in reversed(results):
+        if b"exc_string" in entry:
+            kept = entry[b"exc_string"]
+            with suppress(ValueError):
+                kept = base64.b64decode(kept)
+            break
+    return decompressed(kept).decode(errors="replace") if kept else None

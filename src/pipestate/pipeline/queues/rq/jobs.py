@@ -27,13 +27,18 @@ EXECUTIONS = "rq:execution:"
 
 
 class Keys(NamedTuple):
-    """Keys of a job: its hash, results, dependencies, dependents and runs; an export keeps the first four."""
+    """Keys of a job: its hash, results, dependencies, dependents and runs."""
 
     job: str
     results: str
     dependencies: str
     dependents: str
     executions: str
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Return the keys that an export keeps: all but the runs."""
+        return self[:4]
 
 
 def keys_of(job_id: str) -> Keys:
