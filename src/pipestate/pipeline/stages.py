@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from pipestate.core.errors import ConfigError, PipestateError
-from pipestate.pipeline.schema import COMPLETED, STAGES, STEPS
+
+# Stages of one step run in parallel and end together: one coordinator follows the whole step.
+STEPS = (("fetch",), ("ocr",), ("compilation", "extraction"), ("deploy",))
+STAGES = tuple(stage for step in STEPS for stage in step)
+COMPLETED = "completed"
 
 LIMIT = 500
 JOINER = "\u200d"

@@ -13,9 +13,8 @@ from pipestate.pipeline import backfill
 from pipestate.pipeline.backfill import stale_rows
 from pipestate.pipeline.counters.finish_sql import CLAIM_SQL, FINISH_SQL
 from pipestate.pipeline.counters.start import COMPLETE_SQL, start_sql
-from pipestate.pipeline.schema import STAGES
 from pipestate.pipeline.sql import ENGINES
-from pipestate.pipeline.stages import step_of
+from pipestate.pipeline.stages import STAGES, step_of
 from support.alembic_runs import ROOT
 
 RENDERED = ROOT / "tests" / "rendered"

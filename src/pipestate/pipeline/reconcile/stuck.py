@@ -13,9 +13,8 @@ from sqlalchemy import Connection, RowMapping
 
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.pipeline.queues.config import SECTION
-from pipestate.pipeline.schema import COMPLETED, STAGES, STEPS
 from pipestate.pipeline.sql import fill, quoted
-from pipestate.pipeline.stages import THRESHOLD_HOURS, UnknownSite, step_of
+from pipestate.pipeline.stages import COMPLETED, STAGES, STEPS, THRESHOLD_HOURS, UnknownSite, step_of
 
 
 class Counters(NamedTuple):

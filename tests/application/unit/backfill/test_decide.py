@@ -14,7 +14,7 @@ from pipestate.pipeline.backfill.stale_rows import (
     decide,
 )
 from pipestate.pipeline.planning import Result, SubjectOutcome
-from pipestate.pipeline.schema import STAGES
+from pipestate.pipeline.stages import STAGES
 from pipestate.pipeline.storage import Documents, Storage
 
 names = st.frozensets(st.sampled_from([f"c/{number}" for number in range(8)]))
