@@ -11,11 +11,10 @@ expiry times. Runs left by a killed worker are excluded, because RQ would treat 
 
 import base64
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues.port import Blocked, Exported
@@ -120,8 +119,7 @@ def export(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[Exported | Subje
                 sets |= {f"rq:group:{group}": [job.id], "rq:groups": [group]}
             content = {
                 "function": call.function if call else None,
-                "args": as_json(call.args) if call else None,
-                "kwargs": as_json(call.kwargs) if call else None,
+                "subdomain": call.subdomain if call else None,
                 **{name: fields.get(name.encode(), b"").decode(errors="replace") or None for name in SHOWN},
                 "exc_info": _error(fields, results),
                 "keys": {
@@ -153,18 +151,6 @@ def clear(redis: "Redis", jobs: Sequence[Exported]) -> Iterator[SubjectOutcome]:
                     client=pipeline,
                 )
             yield from (CLEARED[answer] for answer in pipeline.execute())
-
-
-def as_json(value: Any) -> Any:
-    """Return a JSON-compatible value for readers; other values as their text, without cycles or NaN.
-
-    >>> as_json((1, {"page": b"x"}))
-    [1, {'page': "b'x'"}]
-    """
-    try:
-        return json.loads(json.dumps(value, default=str, allow_nan=False))
-    except Exception:  # cycles, keys other than text, objects half built by a pickle
-        return "<not to be shown>"
 
 
 def _error(

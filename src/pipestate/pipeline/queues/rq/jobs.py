@@ -1,7 +1,6 @@
 """RQ's jobs in Redis: the connection, the keys of a job, and its call, read without importing the application.
 
-RQ pickles function, arguments and keywords. Classes other than plain values become opaque, so reading never
-executes data from Redis.
+RQ pickles function, arguments and keywords. Every class becomes opaque, so reading never executes data from Redis.
 """
 
 import io
@@ -12,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
@@ -114,32 +112,16 @@ def _reason(error: Exception) -> str:
 # Calls of RQ's jobs.
 
 
-PLAIN = {
-    "builtins": {"set", "frozenset", "bytearray", "complex"},
-    "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
-    "decimal": {"Decimal"},
-    "uuid": {"UUID"},
-}
-PATHS = {"Path", "PosixPath", "PurePath", "PurePosixPath"}
-
-
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A function by its import path, with its arguments."""
+    """A function by its import path, and the site of the call: the keyword, or the first argument."""
 
     function: str
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    subdomain: str | None
 
     @property
     def name(self) -> str:
         return self.function.rpartition(".")[2]
-
-    @property
-    def subdomain(self) -> str | None:
-        """Return the site of the call: the keyword, or the first argument."""
-        found = self.kwargs.get("subdomain", self.args[0] if self.args else None)
-        return found if isinstance(found, str) else None
 
 
 def read_call(data: bytes) -> FunctionCall | None:
@@ -154,7 +136,8 @@ def read_call(data: bytes) -> FunctionCall | None:
         function, _instance, args, kwargs = load_plain(data)
         if not isinstance(args, tuple | list):
             return None
-        return FunctionCall(str(function), tuple(args), dict(kwargs))
+        site = dict(kwargs).get("subdomain", args[0] if args else None)
+        return FunctionCall(str(function), site if isinstance(site, str) else None)
     except Exception:  # a pickle can raise anything
         return None
 
@@ -167,7 +150,7 @@ def load_plain(data: bytes) -> Any:
 
 
 class Opaque:
-    """Placeholder for an object of the application."""
+    """Placeholder for an object of any class."""
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> "Opaque":
         return super().__new__(cls)
@@ -180,17 +163,9 @@ class Opaque:
 
     def __setitem__(self, _key: Any, _value: Any) -> None: ...
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__module__}.{type(self).__name__}>"
-
 
 class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if name in PLAIN.get(module, ()):
-            return super().find_class(module, name)
-        if module in ("pathlib", "pathlib._local") and name in PATHS:
-            # Return a function: a pickle can set attributes on a named class, and this one is Python's own.
-            return lambda *parts: PurePosixPath(*map(str, parts))
         return type(name, (Opaque,), {"__module__": module})
 
 

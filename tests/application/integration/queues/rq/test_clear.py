@@ -168,7 +168,7 @@ def test_jobs_of_the_json_serializer(scene: Scene, file: Path) -> None:
     job = queue.enqueue(COORDINATOR, "a.ca.us", depends_on=[scene.enqueue("ocr", OCR)])
     assert clear_all(scene, file).deleted == Figures(1, 0, 0)
     (line,) = lines(file)
-    assert (line["id"], line["args"]) == (job.id, ["a.ca.us"])
+    assert (line["id"], line["subdomain"]) == (job.id, "a.ca.us")
 
 
 def test_groups_and_runs_of_a_job_leave_nothing(scene: Scene, file: Path) -> None:
@@ -326,7 +326,7 @@ def test_the_file_tells_what_the_job_was(scene: Scene, file: Path) -> None:
     (line,) = lines(file)
     assert line["id"] == job.id
     assert (line["queue"], line["registry"], line["origin"]) == ("ocr", "failed", "ocr")
-    assert (line["function"], line["args"], line["kwargs"]) == (OCR, ["a.ca.us", "x.pdf"], {})
+    assert (line["function"], line["subdomain"]) == (OCR, "a.ca.us")
     assert (line["status"], line["description"]) == ("failed", "page 1")
     assert "Traceback" in line["exc_info"]
     assert "clerk" in line["exc_info"]
