@@ -10,8 +10,7 @@
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -20,8 +19,6 @@ from sqlalchemy.exc import DBAPIError
 from pipestate.backfill import forecast
 from pipestate.backfill.loop import (
     ENGINES,
-    PAUSE_S,
-    BackfillEngine,
     BackfillFailed,
     BatchLoop,
     fixed_or_adapted,
@@ -29,7 +26,7 @@ from pipestate.backfill.loop import (
     transaction,
 )
 from pipestate.backfill.source import AS_WRITTEN, Found, Key, Range, next_range
-from pipestate.core.errors import ConfigError, Unreachable
+from pipestate.core.errors import ConfigError
 from pipestate.core.progress import Progress as Tell
 from pipestate.core.progress import no_progress
 from pipestate.core.text import many
@@ -41,7 +38,6 @@ from pipestate.ledger.record import who
 from pipestate.ledger.state import require_ledger
 from pipestate.runbook.update import with_range
 
-TURN_PATIENCE_S = 2.0
 ORDERS_PAUSE_S = 0.5
 
 
@@ -79,7 +75,7 @@ def run(connection: Connection, found: Found, how: How, *, revision: str | None 
     require_ledger(connection)
     with transaction(connection, engine.begin_reading):
         key = forecast.find_key(connection, found.backfill)
-    with turn(connection, engine, found.address):
+    with engine.turn(connection, found.address):
         one = RecordedRun(connection, found, key, how, revision)
         with telling(one.told):
             return one.to_its_end()
@@ -102,25 +98,6 @@ def order(
         orders = replace(orders, batch_rows=batch_rows or None)
     ledger.give_orders(connection, latest, orders)
     return orders
-
-
-@contextmanager
-def turn(connection: Connection, engine: BackfillEngine, address: str) -> Iterator[None]:
-    """Hold the lock of a backfill; refuse if another run has it.
-
-    The session of a killed run may live for a moment longer, so this waits briefly.
-    """
-    end = time.monotonic() + TURN_PATIENCE_S
-    while not engine.take_turn(connection, address):
-        if time.monotonic() > end:
-            raise Unreachable(f"another run of {address} is at work on this database: let it end, or stop it")
-        time.sleep(PAUSE_S)
-    try:
-        yield
-    finally:
-        if not connection.invalidated:
-            with suppress(DBAPIError):  # a closed connection has released the lock
-                engine.give_turn(connection, address)
 
 
 class RecordedRun(BatchLoop[tuple[Progress, Range]]):

@@ -1,5 +1,6 @@
 """Backfills on SQLite, with one writing connection at a time. Keys are stored as SQLite quotes them."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from sqlalchemy import Connection
@@ -24,13 +25,9 @@ def begin_reading(connection: Connection) -> None:
 begin_end = begin
 
 
-def take_turn(connection: Connection, address: str) -> bool:
-    """Return True without a lock; a second run is detected by the ledger's row."""
-    return True
-
-
-def give_turn(connection: Connection, address: str) -> None:
-    """Skip the release: SQLite takes no lock."""
+def turn(connection: Connection, address: str) -> AbstractContextManager[None]:
+    """Take no lock; a second run is detected by the ledger's row."""
+    return nullcontext()
 
 
 def find_key(connection: Connection, backfill: Backfill) -> Key:

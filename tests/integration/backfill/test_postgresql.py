@@ -6,7 +6,7 @@ import time
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.backfill import loop, postgresql, recorded
+from pipestate.backfill import loop, postgresql
 from pipestate.backfill.loop import BackfillFailed
 from pipestate.backfill.recorded import How, run
 from pipestate.core.errors import ConfigError, Unreachable
@@ -104,12 +104,15 @@ def test_a_partitioned_table(pg_orders: Orders) -> None:
 
 
 def test_two_at_once_are_one_and_a_sentence(pg_orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded, "TURN_PATIENCE_S", 0.1)
+    monkeypatch.setattr(postgresql, "TURN_PATIENCE_S", 0.1)
     pg_orders.make(5)
-    with by_itself(pg_orders.database) as other:
-        assert postgresql.take_turn(other, "orders/state")
-        with pytest.raises(Unreachable, match="another run of orders/state is at work on this database"):
-            pg_orders.run()
+    said = "another run of orders/state is at work on this database"
+    with (
+        by_itself(pg_orders.database) as other,
+        postgresql.turn(other, "orders/state"),
+        pytest.raises(Unreachable, match=said),
+    ):
+        pg_orders.run()
     assert pg_orders.run().rows_updated == 5
 
 

