@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -69,7 +69,6 @@ def has_redis() -> bool:
 # Stage of the demo: prints a command as a person would type it, and runs it.
 
 
-ENDS_BY_ITSELF_S = 2
 LEGACY = text(
     "SELECT md5(string_agg(s::text || p::text, ',' ORDER BY s.subdomain)) FROM "
     "(SELECT subdomain, status, extraction_status, last_updated, last_deployed, last_extracted FROM sites) s "
@@ -157,14 +156,14 @@ class Stage:
             env={**os.environ, **self.environment},
             stdin=subprocess.DEVNULL,
             stderr=subprocess.STDOUT,
+            process_group=0,  # Ctrl-C reaches the demo alone, also while the program is just starting
         )
         try:
-            self._require(command, program.wait(), code)
-        except KeyboardInterrupt:  # the terminal sends it to the program, too
-            with suppress(subprocess.TimeoutExpired):
-                program.wait(ENDS_BY_ITSELF_S)
-            program.kill()
-            raise
+            ended = program.wait()
+        finally:
+            program.terminate()
+            program.wait()
+        self._require(command, ended, code)
 
     def cron(self, command: str) -> str:
         """Run a command in this process, for speed over thirty runs; return its last line without the hint."""
