@@ -16,8 +16,8 @@ import psycopg2
 from sqlalchemy import URL
 
 from _common import execute, plain
-from pipestate.backfill.forecast import LARGEST, TARGET_S
-from pipestate.backfill.loop import How, run
+from pipestate.backfill.loop import LARGEST, TARGET_S
+from pipestate.backfill.recorded import How, run
 from pipestate.backfill.source import Found, find_backfill
 from pipestate.database import connections as db
 from pipestate.ledger.install import install

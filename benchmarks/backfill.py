@@ -36,7 +36,7 @@ from _common import execute, upgrade
 from _results import keep
 from pipestate.database.embedded import embedded_server
 from pipestate.pipeline.backfill import apply, plan
-from pipestate.pipeline.storage import Documents, open_storage
+from pipestate.pipeline.storage import Documents, Storage, open_storage
 
 LEAST_RATE, LEAST_STEADY, MOST_FIND = 0.8, 0.9, 1.3
 ONE_UPDATE = """
@@ -59,7 +59,7 @@ FILL = (
 Result = TypeVar("Result")
 
 
-class Given:
+class Given(Storage):
     """Documents without files: three, two of them with text."""
 
     same = Documents({"c/1": "", "c/2": "", "c/3": ""}, frozenset({"c/1", "c/2"}))
@@ -89,7 +89,7 @@ def backfill(url: URL, batch_size: int | None) -> tuple[float, float]:
     """Seconds, and how steady; without the garbage collector, as the command does it."""
     gc.disable()
     start = time.perf_counter()
-    the_plan = plan(url, Given())
+    the_plan = plan(url, Given(Path()))
     planned = time.perf_counter() - start
     batches = Batches()
     apply(url, the_plan, batch_size=batch_size, on_progress=batches)

@@ -12,7 +12,7 @@ import pytest
 from pipestate.cli.main import main
 from support import table_queues
 from support.alembic_runs import ROOT, Chain
-from support.queue_scene import OCR, Scene, contents
+from support.queue_scene import Scene, contents
 from support.queues import TableBed
 from support.servers import Database
 
@@ -96,99 +96,18 @@ def test_clear_as_json(scene: Scene, pipestate: Command, tmp_path: Path) -> None
     assert (again["failed_ocr_jobs"], again["export"]) == (0, None)
 
 
-def test_restore_says_counts_and_a_second_run_does_nothing(scene: Scene, pipestate: Command) -> None:
-    scene.bystanders()
-    scene.defer(on=scene.fail_many(3))
-    (gone,) = scene.fail_many(1)
-    scene.redis.delete(gone.key, gone.dependents_key, f"rq:results:{gone.id}")
-    before = contents(scene.redis)
-    pipestate("queues", "clear", "--export", "kept.jsonl")
-    cleared = contents(scene.redis)
-    told = "1 deferred coordinator, 3 failed OCR jobs and 1 id whose job is gone\n"
-    assert pipestate("queues", "restore", "kept.jsonl", "--dry-run") == (0, f"Would restore {told}", "")
-    assert contents(scene.redis) == cleared
-    assert pipestate("queues", "restore", "kept.jsonl") == (0, f"Restored {told}", "")
-    assert contents(scene.redis) == before
-    again = pipestate("queues", "restore", "kept.jsonl")
-    assert (again.code, again.out) == (0, "nothing to restore\n")
-    assert re.fullmatch(r"5 jobs already there, left alone: \S+, \S+, \S+, …\n", again.err)
-    assert contents(scene.redis) == before
-
-
-def test_restore_as_json(scene: Scene, pipestate: Command) -> None:
-    first, second = scene.fail_many(2)
-    pipestate("queues", "clear", "--export", "kept.jsonl")
-    scene.enqueue("ocr", OCR, job_id=first.id)
-    figures = {"deferred_coordinators": 0, "failed_ocr_jobs": 1, "dangling": 0}
-    rest = {"exists": [first.id], "expired": [], "file": "kept.jsonl"}
-    dry = pipestate("queues", "restore", "kept.jsonl", "--dry-run", "--json")
-    assert json.loads(dry.out) == {"dry_run": True, **figures, **rest}
-    done = pipestate("queues", "restore", "kept.jsonl", "--json")
-    assert json.loads(done.out) == {"dry_run": False, **figures, **rest}
-    again = json.loads(pipestate("queues", "restore", "kept.jsonl", "--json").out)
-    assert (again["failed_ocr_jobs"], sorted(again["exists"])) == (0, sorted([first.id, second.id]))
-
-
-def damage(line: str) -> dict[str, str]:
-    """Files that `queues clear` has not written, or that somebody has changed since."""
-    other = json.dumps({**json.loads(line), "format": "celery/2"})
-    edited = line.replace('"failed"', '"queued"', 1)
-    return {
-        "empty": "",
-        "not JSON": "id,queue\n1,ocr\n",
-        "another JSON": '{"kept": 1}\n',
-        "a list": "[1, 2]\n",
-        "half a line": f"{line}\n{line[: len(line) // 2]}",
-        "another queue": f"{line}\n{other}\n",
-        "edited": f"{line}\n{edited}\n",
-        "cut and pasted": f"{line}{line}\n",
-    }
-
-
-@pytest.mark.parametrize("kind", list(damage("{}")))
-def test_a_file_that_is_damaged_or_not_ours_is_one_sentence(
-    scene: Scene, pipestate: Command, tmp_path: Path, kind: str
-) -> None:
-    scene.fail_many(1)
-    pipestate("queues", "clear", "--export", "kept.jsonl")
-    before = contents(scene.redis)
-    (tmp_path / "bad.jsonl").write_text(damage((tmp_path / "kept.jsonl").read_text().strip())[kind])
-    done = pipestate("queues", "restore", "bad.jsonl")
-    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
-    assert done.err.startswith("pipestate: bad.jsonl:")
-    assert done.err.endswith("; nothing was restored, give a file that queues clear wrote\n")
-    assert contents(scene.redis) == before
-
-
-@pytest.mark.parametrize("name", ["nowhere.jsonl", "."])
-def test_a_file_that_cannot_be_read(scene: Scene, pipestate: Command, name: str) -> None:
-    done = pipestate("queues", "restore", name)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"pipestate: cannot read {name}: ")
-    assert done.err.endswith("; give the file that queues clear wrote\n")
-
-
-def test_bytes_that_are_no_text_are_no_export(scene: Scene, pipestate: Command, tmp_path: Path) -> None:
-    (tmp_path / "bad.jsonl").write_bytes(b"\xff\xfe\x00")
-    done = pipestate("queues", "restore", "bad.jsonl")
-    assert (done.code, done.err.count("\n")) == (2, 1)
-
-
 def test_another_backend_serves_every_command(pipestate: Command, tmp_path: Path) -> None:
     jobs = tmp_path / "jobs.db"
     ini = queues_ini(tmp_path, "backend = support.table_queues:connect", f"url = {jobs}")
     with table_queues.connect(str(jobs)) as queues:
         bed = TableBed(queues, jobs)
         bed.put("failed", "ocr_page_job")
-        before = bed.everything()
         rows = json.loads(pipestate("queues", "show", "--json", "--config", str(ini)).out)
         assert rows["failed_ocr_jobs"] == 1
         done = pipestate("queues", "clear", "--export", "kept.jsonl", "--config", str(ini))
         assert done.out == "Deleted 0 deferred coordinators and 1 failed OCR job\n"
         assert bed.everything() == []
-        done = pipestate("queues", "restore", "kept.jsonl", "--config", str(ini))
-        assert done.out == "Restored 0 deferred coordinators and 1 failed OCR job\n"
-        assert bed.everything() == before
+        assert len((tmp_path / "kept.jsonl").read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -337,6 +256,6 @@ def test_without_rq(pipestate: Command, monkeypatch: pytest.MonkeyPatch) -> None
     assert "pip install 'pipestate[rq]'" in done.err
 
 
-@pytest.mark.parametrize("verb", ["show", "clear", "restore"])
+@pytest.mark.parametrize("verb", ["show", "clear"])
 def test_help_has_an_example(pipestate: Command, verb: str) -> None:
     assert f"Example: pipestate queues {verb}" in pipestate("queues", verb, "--help").out

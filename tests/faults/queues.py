@@ -11,9 +11,7 @@ from redis import Redis
 from faults.case import Rows
 from faults.world import World
 from pipestate.pipeline.demo import scene
-from pipestate.pipeline.queues import clear
-from pipestate.pipeline.queues.rq import RqQueues
-from support.queue_scene import OCR, Scene, contents
+from support.queue_scene import OCR, Scene, contents, put_back
 
 
 @dataclass(frozen=True)
@@ -49,12 +47,11 @@ class Cleared:
         """Read what is left, then what is there once the file has brought everything back."""
         left = listed(self.redis)
         self._leave_out_half_lines()
-        queues = RqQueues(self.redis)
-        clear.restore(queues, clear.plan_restore(queues, self.file))
+        put_back(self.redis, self.file)
         return {"left": left, "restored": listed(self.redis)}
 
     def _leave_out_half_lines(self) -> None:
-        """Do what `queues restore` asks for after a kill in the middle of a line."""
+        """Do what the operations page says after a kill in the middle of a line."""
         lines = self.file.read_bytes().splitlines(keepends=True)
         self.file.write_bytes(b"".join(line for line in lines if _is_whole(line)))
 

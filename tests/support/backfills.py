@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from pipestate.backfill.loop import BackfillResult, How, run
+from pipestate.backfill.recorded import BackfillResult, How, run
 from pipestate.backfill.source import Found, find_backfill
 from pipestate.ledger.install import install
 from pipestate.runbook.lint import load

@@ -1,12 +1,13 @@
 """`python -m pipestate ...` and `python -m alembic ...`, quickly.
 
-As the demo runs its commands, by forks of a server that has imported everything; here each writes where the test
-wants it to, and several run at once.
+Starting Python and importing takes longer than most commands, so a server does both once and forks for each. Each
+program has its own directory, environment, arguments and output.
 """
 
 import gc
 import multiprocessing
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -22,8 +23,6 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import IO, Any
 from unittest.mock import patch
-
-from pipestate.pipeline.demo.stage import become
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["pytest", "support.programs", "support.warm_start"])
@@ -170,6 +169,17 @@ def watched(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -
         finally:
             process.kill()
             process.join()
+
+
+def become(argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> None:
+    """Turn this process into `python -m argv[0] ...`, with a separate directory, environment and input."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path += [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.argv = list(argv)
+    runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
 
 
 def _text(file: IO[bytes]) -> str:

@@ -1,14 +1,18 @@
 """A Redis full of RQ jobs, made through RQ: those that stand in the way, and others around them."""
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from redis import Redis
 from rq import Queue, SimpleWorker
 from rq.job import Job, JobStatus
+
+from support.documentation import examples, find_page
 
 OCR = "clerk.workers.ocr_page_job"
 COORDINATOR = "clerk.workers.ocr_complete_coordinator"
@@ -92,3 +96,19 @@ def contents(redis: "Redis") -> dict[bytes, Any]:
 def lines(file: Path) -> list[dict[str, Any]]:
     """The jobs of an export file."""
     return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def put_back(redis: "Redis", file: Path) -> None:
+    """Run the script of the operations page, exactly as it stands there."""
+    address = redis.connection_pool.connection_kwargs
+    url = f"redis://{address.get('host', 'localhost')}:{address['port']}/{address.get('db', 0)}"
+    (script,) = [
+        each for each in examples(find_page("migration/operations.md")) if each.file == "put_back.py"
+    ]
+    assert len([line for line in script.text.splitlines() if line.strip()]) < 15
+    with (
+        file.open() as opened,
+        patch.object(sys, "stdin", opened),
+        patch.object(sys, "argv", ["put_back.py", url]),
+    ):
+        exec(compile(script.text, "put_back.py", "exec"), {})

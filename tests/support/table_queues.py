@@ -18,11 +18,9 @@ from pipestate.pipeline.queues.port import (
     Alive,
     Blocked,
     Call,
-    DamagedExport,
     Depth,
     Exported,
     Obstacle,
-    Saved,
 )
 
 TABLE = (
@@ -44,8 +42,6 @@ def connect(url: str) -> Iterator["TableQueues"]:
 
 class TableQueues:
     """The port `Queues`; a job's id cannot dangle here."""
-
-    format = "table/1"
 
     def __init__(self, table: sqlite3.Connection) -> None:
         self.table = table
@@ -103,19 +99,6 @@ class TableQueues:
                 if row is None
                 else _if(row == exported.proof, SubjectOutcome.DELETED, SubjectOutcome.CHANGED)
             )
-
-    def check(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
-        for saved in jobs:
-            if set(saved.content) != {"number", "function", "kwargs"}:
-                raise DamagedExport(saved.where, "this is no job of the table")
-            yield _if(self._row(saved.job.id) is None, SubjectOutcome.RESTORED, SubjectOutcome.EXISTS)
-
-    def restore(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
-        for saved in jobs:
-            values = (saved.content["number"], saved.job.id, saved.job.obstacle.queue)
-            what = (saved.job.obstacle.state, saved.content["function"], saved.content["kwargs"])
-            done = self.table.execute("INSERT OR IGNORE INTO job VALUES (?, ?, ?, ?, ?, ?)", (*values, *what))
-            yield _if(done.rowcount == 1, SubjectOutcome.RESTORED, SubjectOutcome.EXISTS)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

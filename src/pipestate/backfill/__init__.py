@@ -1,7 +1,7 @@
 """Backfills of a project: an UPDATE in a runbook, run in batches, resumable after a kill.
 
-`source` finds backfills in the runbooks. `forecast` counts rows and sizes batches. `loop` runs one backfill.
-`session` takes orders, locks and waits. `postgresql` and `sqlite` hold the engine-specific parts.
+`source` finds backfills in the runbooks. `forecast` counts rows. `loop` is the one batching loop. `recorded` runs a
+backfill with it, resumes it, and obeys orders. `postgresql` and `sqlite` hold the engine-specific parts.
 """
 
 

@@ -1,14 +1,11 @@
-"""Batch size and row counts of a backfill.
+"""Row counts and estimates of a backfill: before the first batch, within a batch, and after the last."""
 
-A batch has the rows that take about 200 ms, or fewer if a writer waits for them.
-"""
-
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.backfill.session import ENGINES, is_wrong_sql, reason
+from pipestate.backfill.loop import ENGINES, LARGEST, is_wrong_sql, reason
 from pipestate.backfill.source import Found, Key, extremes, read_row
 from pipestate.core.errors import ConfigError
 from pipestate.database.connections import choose
@@ -16,53 +13,6 @@ from pipestate.ledger.backfills import latest_run
 from pipestate.ledger.state import require_ledger
 from pipestate.runbook.model import Backfill
 from pipestate.runbook.update import count_of, matching, of_target, with_range, without_range
-
-TARGET_S = 0.2
-SHORTEST_S = 0.05
-SMALLEST, FIRST, LARGEST = 10, 1_000, 50_000  # above this, PostgreSQL changes its plan and batches get slower
-GROWTH, SHRINKAGE = 2.0, 0.25
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Size and target duration of the next batch; `fixed` keeps the size."""
-
-    size: int = FIRST
-    target_s: float = TARGET_S
-    fixed: bool = False
-    largest: int = LARGEST
-
-    def after(self, took_s: float, *, waited_for: bool = False, full: bool = True) -> "Pace":
-        """Adapt to the duration of the last batch; `full` means that it had the whole size.
-
-        >>> Pace().after(0.05).size, Pace().after(0.4).size, Pace(50, fixed=True).after(9).size
-        (2000, 500, 50)
-        >>> Pace().after(0.2, waited_for=True).target_s
-        0.1
-        """
-        if self.fixed:
-            return self
-        target = max(self.target_s / 2, SHORTEST_S) if waited_for else min(self.target_s * 1.25, TARGET_S)
-        if not full and took_s <= target:
-            return replace(self, target_s=target)
-        factor = min(max(target / max(took_s, 0.001), SHRINKAGE), GROWTH)
-        return replace(self, target_s=target, size=min(max(int(self.size * factor), SMALLEST), self.largest))
-
-    def smaller(self) -> "Pace":
-        """Halve the size after a batch failed to get its locks.
-
-        >>> Pace().smaller().size
-        500
-        """
-        return self if self.fixed else replace(self, size=max(self.size // 2, SMALLEST))
-
-
-def fixed_or_adapted(size: int | None, *, largest: int = LARGEST) -> Pace:
-    """Return a fixed pace for a given size, else an adaptive one."""
-    return Pace(largest=largest) if size is None else Pace(size, fixed=True)
-
-
-# Row counts and estimates of a backfill: before the first batch, within a batch, and after the last.
 
 
 @dataclass(frozen=True, slots=True)

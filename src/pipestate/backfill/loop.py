@@ -1,249 +1,238 @@
-"""Run a backfill.
+"""The batching loop: one transaction per batch, sized to take about 200 ms, or less if a writer waits for its rows.
 
-1. Check the ledger, the table, an index on the key, and the UPDATE. This step writes nothing.
-2. Take the lock: one run per backfill at a time.
-3. Resume the last run, or start a new one if rows are left to update.
-4. Walk along the key, one transaction per batch: find the range, update it, record the progress, commit.
-   The first batch that updates rows also proves that they stop matching. Each batch first obeys the orders
-   of another terminal, and waits for an anti-wraparound vacuum.
-5. Count the remaining rows. Rows that writers added behind the walk get a second walk.
+Runs of a runbook's backfill (`recorded.py`) and backfills of packages subclass `BatchLoop`. They say what a batch
+does, and what happens after the server refused one. The loop waits for locks, replicas and vacuum.
 """
 
+import re
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Generic, Protocol, TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.backfill import forecast
-from pipestate.backfill.forecast import fixed_or_adapted
-from pipestate.backfill.session import (
-    ENGINES,
-    PAUSE_S,
-    BackfillEngine,
-    BackfillFailed,
-    Hold,
-    is_locked,
-    reason,
-    transaction,
-    turn,
-)
-from pipestate.backfill.source import AS_WRITTEN, Found, Key, Range, next_range
-from pipestate.core.errors import ConfigError
-from pipestate.core.progress import Progress as Tell
-from pipestate.core.progress import no_progress
-from pipestate.core.text import many
+from pipestate.backfill import postgresql, sqlite
+from pipestate.backfill.source import Key
+from pipestate.core.errors import PipestateError, Unreachable
 from pipestate.database.connections import choose
-from pipestate.database.interrupt import telling
-from pipestate.ledger import backfills as ledger
-from pipestate.ledger.backfills import Progress, Work
-from pipestate.ledger.state import require_ledger
+from pipestate.database.drivers import message, sqlstate
 from pipestate.runbook.model import Backfill
-from pipestate.runbook.update import with_range
+
+TARGET_S, SHORTEST_S = 0.2, 0.05
+SMALLEST, FIRST, LARGEST = 10, 1_000, 50_000  # above this, PostgreSQL changes its plan and batches get slower
+GROWTH, SHRINKAGE = 2.0, 0.25
+PAUSE_S = 0.05
+LOCK_PATIENCE_S = 30.0
+LAG_PATIENCE_S = 600.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
+QUIET_S = 60.0  # minimum time between repeated messages
+GOES_ON = "what is done stays done, and the same command goes on"
+LOCKED = ("55P03", "40P01", "40001")  # lock not available, deadlock, serialization failure
+NOT_OUR_FAULT = ("42501",)  # missing privilege
+
+Done = TypeVar("Done")
+
+
+class BackfillEngine(Protocol):
+    """Interface of each engine; the modules `postgresql` and `sqlite` document the functions."""
+
+    def begin(self, connection: Connection) -> None: ...
+    def begin_reading(self, connection: Connection) -> None: ...
+    def begin_end(self, connection: Connection) -> None: ...
+    def turn(self, connection: Connection, address: str) -> AbstractContextManager[None]: ...
+    def find_key(self, connection: Connection, backfill: Backfill) -> Key: ...
+    def understand(self, connection: Connection, update: str) -> None: ...
+    def estimate(self, connection: Connection, query: str) -> int: ...
+    def count_quickly(self, connection: Connection, query: str) -> int | None: ...
+    def waited_for(self, connection: Connection) -> bool: ...
+    def blockers(self, connection: Connection, table: str) -> str: ...
+    def lag(self, connection: Connection) -> float: ...
+    def wraparound_vacuum(self, connection: Connection, table: str) -> str | None: ...
+
+
+ENGINES: Mapping[str, BackfillEngine] = {"postgresql": postgresql, "sqlite": sqlite}
 
 
 @dataclass(frozen=True, slots=True)
-class How:
-    """Options of a run: fixed batch size, allowed replica lag, and callbacks for progress and waits."""
+class Pace:
+    """Size and target duration of the next batch; `fixed` keeps the size."""
 
-    batch_size: int | None = None
+    size: int = FIRST
+    target_s: float = TARGET_S
+    fixed: bool = False
+    largest: int = LARGEST
+
+    def after(self, took_s: float, *, waited_for: bool = False, full: bool = True) -> "Pace":
+        """Adapt to the duration of the last batch; `full` means that it had the whole size.
+
+        >>> Pace().after(0.05).size, Pace().after(0.4).size, Pace(50, fixed=True).after(9).size
+        (2000, 500, 50)
+        >>> Pace().after(0.2, waited_for=True).target_s
+        0.1
+        """
+        if self.fixed:
+            return self
+        target = max(self.target_s / 2, SHORTEST_S) if waited_for else min(self.target_s * 1.25, TARGET_S)
+        if not full and took_s <= target:
+            return replace(self, target_s=target)
+        factor = min(max(target / max(took_s, 0.001), SHRINKAGE), GROWTH)
+        return replace(self, target_s=target, size=min(max(int(self.size * factor), SMALLEST), self.largest))
+
+    def smaller(self) -> "Pace":
+        """Halve the size after a batch failed to get its locks.
+
+        >>> Pace().smaller().size
+        500
+        """
+        return self if self.fixed else replace(self, size=max(self.size // 2, SMALLEST))
+
+
+def fixed_or_adapted(size: int | None, *, largest: int = LARGEST) -> Pace:
+    """Return a fixed pace for a given size, else an adaptive one."""
+    return Pace(largest=largest) if size is None else Pace(size, fixed=True)
+
+
+class BatchLoop(ABC, Generic[Done]):
+    """Batches on an autocommit connection, and bounded waits that report their reason."""
+
     max_lag_s: float | None = None
-    on_progress: Tell = no_progress
-    on_wait: Callable[[str], None] = lambda _: None
-
-
-@dataclass(frozen=True, slots=True)
-class BackfillResult:
-    """Result of a run. `resumed_after` is the key at which an earlier run stopped."""
-
-    address: str
-    table: str
-    key: str
-    rows_updated: int
-    rows_left: int
-    batches: int
-    seconds: float
-    resumed_after: str | None = None
-
-    @property
-    def exit_code(self) -> int:
-        return 1 if self.rows_left else 0
-
-
-def run(connection: Connection, found: Found, how: How, *, revision: str | None = None) -> BackfillResult:
-    """Run a backfill on an autocommit connection; each batch begins its transaction explicitly."""
-    engine = choose(ENGINES, connection)
-    require_ledger(connection)
-    with transaction(connection, engine.begin_reading):
-        key = forecast.find_key(connection, found.backfill)
-    with turn(connection, engine, found.address):
-        one = Run(connection, engine, found.backfill, found.work, key, how, revision)
-        with telling(one.told):
-            return one.to_its_end()
-
-
-class Run:
-    """One run: its position and its steps."""
 
     def __init__(
-        self,
-        connection: Connection,
-        engine: BackfillEngine,
-        backfill: Backfill,
-        work: Work,
-        key: Key,
-        how: How,
-        revision: str | None,
+        self, connection: Connection, table: str, pace: Pace, on_wait: Callable[[str], None] = lambda _: None
     ) -> None:
-        self.connection, self.engine, self.revision = connection, engine, revision
-        self.backfill, self.work, self.key, self.how = backfill, work, key, how
-        self.hold = Hold(connection, engine, key, how.max_lag_s, how.on_wait)
-        self.pace = fixed_or_adapted(how.batch_size)
-        self.progress = Progress()
-        self.ordered_rows: int | None = None
-        self.is_proven = False
-        self.updated = self.batches = 0
+        self.connection, self.engine, self.table = connection, choose(ENGINES, connection), table
+        self.pace, self.on_wait = pace, on_wait
+        self.locked_since: float | None = None
+        self.lock_pause_s = FIRST_PAUSE_S
+        self.quiet_until = 0.0
 
-    def to_its_end(self) -> BackfillResult:
-        """Walk from the last position and count the remaining rows; repeat once if rows are left."""
-        began = time.monotonic()
-        resumed = self._find_start()
-        if self.progress.finished:
-            return self._result(began, None)
-        self._walk()
-        left = self._left()
-        if 0 < left < self.progress.rows_updated:
-            self.progress = replace(self.progress, last_key=None)
-            self._walk()
-            left = self._left()
-        self._end(left)
-        return self._result(began, resumed)
+    @abstractmethod
+    def batch(self, size: int) -> Done | None:
+        """Run the next batch, inside its transaction; None at the end."""
 
-    def told(self) -> str:
-        """Summarize the work done, for the message after an interrupt."""
-        done = f"{many(self.updated, 'row')} of {self.key.table} updated in {many(self.batches, 'batch', 'batches')}"
-        at = f", up to {self.key.column} {self.progress.last_key}" if self.progress.last_key else ""
-        return f"{done}{at}; the same command goes on there"
+    @abstractmethod
+    def committed(self, done: Done) -> bool:
+        """Count a batch that is committed; return whether another may follow."""
 
-    def _find_start(self) -> str | None:
-        """Resume an unfinished run, or check that rows are left; return the key to resume after."""
-        latest = ledger.latest_run(self.connection, self.work)
-        self.is_proven = latest is not None and latest.rows_updated > 0
-        if latest is not None and latest.is_resumable:
-            self.progress = latest
-            return latest.last_key
-        with transaction(self.connection, self.engine.begin_reading):
-            any_left = forecast.any_left(self.connection, self.backfill)
-            self.progress = Progress(rows_expected=forecast.rows_in(self.connection, self.key))
-        if not any_left and latest is not None and latest.finished:
-            self.progress = latest
-        elif not any_left:
-            self._end(0)
-        return None
+    @abstractmethod
+    def refused(self, error: DBAPIError) -> None:
+        """Raise an error for a batch that the server refused, or prepare a smaller one."""
 
-    def _end(self, left: int) -> None:
-        """Record the number of rows left; a run without batches gets its row here."""
-        with transaction(self.connection, self.engine.begin_end):
-            self.progress = ledger.end_walk(self.connection, self.work, self._begun(), left=left)
+    def obey(self) -> None:
+        """Obey orders before a batch."""
 
-    def _begun(self) -> Progress:
-        """Return the progress; insert the ledger row if it is missing."""
-        if self.progress.id is not None:
-            return self.progress
-        expected = self.progress.rows_expected
-        return ledger.begin_run(self.connection, self.work, expected=expected, revision=self.revision)
-
-    def _left(self) -> int:
-        with transaction(self.connection, self.engine.begin_reading):
-            return forecast.count_left(self.connection, self.backfill, self.key)
-
-    def _walk(self) -> None:
-        while self._is_free() and self._batch():
-            seen = self.progress.rows_seen
-            self.how.on_progress(seen, max(seen, self.progress.rows_expected))
-            self.hold.while_replicas_are_behind()
-
-    def _is_free(self) -> bool:
-        """Wait while the run is paused or an anti-wraparound vacuum runs; apply the ordered batch size."""
-        self.hold.while_wraparound_is_prevented()
-        if self.progress.id is not None:
-            read = partial(ledger.read_orders, self.connection, self.progress)
-            orders = self.hold.while_paused(read, self.work.address)
-            if orders.batch_rows != self.ordered_rows:
-                self.ordered_rows = orders.batch_rows
-                self.pace = fixed_or_adapted(orders.batch_rows or self.how.batch_size)
-        return True
-
-    def _batch(self) -> bool:
-        """Run one batch, and wait for locked rows; return whether another batch may follow."""
-        while True:
-            began = time.monotonic()
+    def walk(self) -> None:
+        """Run batches to the end. A batch that meets locks is tried again, smaller, for 30 s."""
+        goes_on = True
+        while goes_on:
+            self.wait_for_vacuum()
+            self.wait_for_replicas()
+            self.obey()
+            began, waited = time.monotonic(), False
             try:
                 with transaction(self.connection, self.engine.begin):
-                    ahead = next_range(self.connection, self.key, self.progress.last_key, self.pace.size)
-                    if ahead is None:
-                        return False
-                    now, waited = self._update(ahead)
+                    done = self.batch(self.pace.size)
+                    waited = done is not None and self.engine.waited_for(self.connection)
             except DBAPIError as error:
                 if error.connection_invalidated:
                     raise
-                if not is_locked(error):
-                    raise self._failed(error) from error
-                self.hold.for_locks(error)
-                self.pace = self.pace.smaller()
+                if is_locked(error):
+                    self._wait_for_locks(error)
+                    self.pace = self.pace.smaller()
+                else:
+                    self.refused(error)
                 continue
-            break
-        self.hold.forget_locks()
-        self.updated += now.rows_updated - self.progress.rows_updated
-        self.batches += 1
-        self.progress = now
-        self.pace = self.pace.after(time.monotonic() - began, waited_for=waited, full=ahead.full)
-        if waited:
-            time.sleep(PAUSE_S)
-        return ahead.full
+            if done is None:
+                return
+            self.locked_since, self.lock_pause_s = None, FIRST_PAUSE_S
+            goes_on = self.committed(done)
+            self.pace = self.pace.after(time.monotonic() - began, waited_for=waited, full=goes_on)
+            if waited:
+                time.sleep(PAUSE_S)
 
-    def _update(self, ahead: Range) -> tuple[Progress, bool]:
-        """Update one range and record it in the ledger; return whether another session waits for it."""
-        if ahead.first == self.progress.last_key:  # guards against an endless loop
-            raise BackfillFailed(
-                f"{self.work.address}: the keys do not go on behind {ahead.first}: report this"
+    def _wait_for_locks(self, error: DBAPIError) -> None:
+        """Pause before the next attempt at a batch, longer each time; give up at the limit."""
+        now = time.monotonic()
+        if self.locked_since is None:
+            self.locked_since = now
+            self.on_wait(
+                f"somebody keeps rows of {self.table} locked: trying again for {LOCK_PATIENCE_S:.0f} s"
             )
-        first, last = self.key.literal(ahead.first), self.key.literal(ahead.last)
-        statement = with_range(self.backfill.sql, self.backfill.dialect, first, last)
-        updated = self.connection.exec_driver_sql(statement, execution_options=AS_WRITTEN).rowcount
-        if updated and not self.is_proven:
-            self._refuse_endless(first, last, updated)
-        before = self._begun()
-        now = before.after(ahead.first, ahead.last, seen=ahead.rows, updated=updated)
-        ledger.keep_batch(self.connection, self.work, before, now)
-        return now, self.engine.waited_for(self.connection)
+        if now - self.locked_since > LOCK_PATIENCE_S:
+            who = self.engine.blockers(self.connection, self.table)
+            raise Unreachable(
+                f"rows of {self.table} stayed locked for {LOCK_PATIENCE_S:.0f} s ({reason(error)}); at work on it: "
+                f"{who}; {GOES_ON}"
+            ) from error
+        time.sleep(self.lock_pause_s)
+        self.lock_pause_s = min(self.lock_pause_s * 2, LONGEST_PAUSE_S)
 
-    def _refuse_endless(self, first: str, last: str, updated: int) -> None:
-        """Refuse, before the first commit, an UPDATE that leaves its rows matching its WHERE."""
-        if forecast.count_within(self.connection, self.backfill, self.key, first, last) >= updated:
-            raise ConfigError(
-                f"{self.backfill.block}: the {many(updated, 'row')} that it updated between {first} and {last} still "
-                "match its WHERE, so it would never end; nothing was changed: let the condition tell what is done"
+    def wait_for_replicas(self) -> None:
+        """Wait until every replica is within the allowed lag."""
+        if self.max_lag_s is None:
+            return
+        since = time.monotonic()
+        while (behind := self.engine.lag(self.connection)) > self.max_lag_s:
+            self.say_sometimes(
+                f"a replica is {behind:.1f} s behind: waiting until it is at most {self.max_lag_s:g} s"
             )
-        self.is_proven = True
+            if time.monotonic() - since > LAG_PATIENCE_S:
+                raise Unreachable(
+                    f"a replica has been more than {self.max_lag_s:g} s behind for {LAG_PATIENCE_S / 60:.0f} minutes: "
+                    f"{GOES_ON}"
+                )
+            time.sleep(FIRST_PAUSE_S)
 
-    def _failed(self, error: DBAPIError) -> BackfillFailed:
-        behind = f" behind {self.key.column} {self.progress.last_key}" if self.progress.last_key else ""
-        return BackfillFailed(
-            f"{self.work.address}: the batch{behind} was refused: {reason(error)}; what is done stays done "
-            f"({many(self.updated, 'row')} in this run): fix those rows, then run the same again"
-        )
+    def wait_for_vacuum(self) -> None:
+        """Wait for an anti-wraparound vacuum of the table; batches would consume transaction ids and disk."""
+        while vacuum := self.engine.wraparound_vacuum(self.connection, self.table):
+            self.say_sometimes(f"waiting for {vacuum}")
+            time.sleep(LONGEST_PAUSE_S)
 
-    def _result(self, began: float, resumed: str | None) -> BackfillResult:
-        return BackfillResult(
-            self.work.address,
-            self.key.table,
-            self.key.column,
-            self.updated,
-            self.progress.rows_left or 0,
-            self.batches,
-            time.monotonic() - began,
-            resumed,
-        )
+    def say_sometimes(self, what: str) -> None:
+        if time.monotonic() > self.quiet_until:
+            self.quiet_until = time.monotonic() + QUIET_S
+            self.on_wait(what)
+
+
+@contextmanager
+def transaction(connection: Connection, begin: Callable[[Connection], None]) -> Iterator[None]:
+    """Begin a transaction and commit it at the end; roll back after any error."""
+    try:
+        begin(connection)
+        yield
+    except BaseException:
+        if not connection.invalidated:
+            with suppress(DBAPIError):  # keep the first error
+                connection.exec_driver_sql("ROLLBACK")
+        raise
+    connection.exec_driver_sql("COMMIT")
+
+
+class BackfillFailed(PipestateError):
+    """The server refused a batch; earlier batches stay committed."""
+
+    exit_code = 3
+
+
+def is_locked(error: DBAPIError) -> bool:
+    """Check whether a lock of another session caused the error, so a retry may succeed."""
+    return sqlstate(error) in LOCKED or "is locked" in message(error)
+
+
+def is_wrong_sql(error: DBAPIError) -> bool:
+    """Check whether the statement itself is wrong: its syntax, or a missing table or column."""
+    state = sqlstate(error)
+    if state:
+        return state.startswith(("42", "22")) and state not in NOT_OUR_FAULT
+    return "no such" in message(error) or "syntax error" in message(error)
+
+
+def reason(error: DBAPIError) -> str:
+    """Return the server's message in one line, without its excerpts of the SQL."""
+    kept = re.split(r"\n(?:LINE \d+:|CONTEXT:|\s*\^)", message(error))[0]
+    return " ".join(kept.split())

@@ -1,13 +1,17 @@
 """Backfills on PostgreSQL: settings of a batch, key lookup, and lock waits."""
 
+import ctypes
 import json
+import time
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.backfill.source import Key, read_row
-from pipestate.core.errors import ConfigError
+from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.database import connections as db
 from pipestate.database.drivers import sqlstate
 from pipestate.database.queries import named_query
@@ -15,6 +19,7 @@ from pipestate.runbook.model import Backfill
 from pipestate.runbook.update import names
 
 ADVISORY_CLASS = 1885958252  # "pipl": one class of advisory locks for all backfills
+TURN_PATIENCE_S, TURN_PAUSE_S = 2.0, 0.05
 LOCK_TIMEOUT_MS = 1_000
 COUNT_PATIENCE_MS = 1_000
 CANCELLED = "57014"
@@ -64,15 +69,24 @@ def begin_end(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
 
 
-def take_turn(connection: Connection, address: str) -> bool:
-    """Take this backfill's lock for the session; return whether it was free."""
-    return bool(
-        connection.exec_driver_sql(f"SELECT pg_catalog.pg_try_advisory_lock({_lock(address)})").scalar()
-    )
+@contextmanager
+def turn(connection: Connection, address: str) -> Iterator[None]:
+    """Hold the lock of a backfill for the session; refuse if another run has it.
 
-
-def give_turn(connection: Connection, address: str) -> None:
-    connection.exec_driver_sql(f"SELECT pg_catalog.pg_advisory_unlock({_lock(address)})")
+    The session of a killed run may live for a moment longer, so this waits briefly.
+    """
+    lock = f"{ADVISORY_CLASS}, {ctypes.c_int32(zlib.crc32(address.encode())).value}"
+    end = time.monotonic() + TURN_PATIENCE_S
+    while not read_row(connection, f"SELECT pg_catalog.pg_try_advisory_lock({lock})")[0]:
+        if time.monotonic() > end:
+            raise Unreachable(f"another run of {address} is at work on this database: let it end, or stop it")
+        time.sleep(TURN_PAUSE_S)
+    try:
+        yield
+    finally:
+        if not connection.invalidated:
+            with suppress(DBAPIError):  # a closed connection has released the lock
+                connection.exec_driver_sql(f"SELECT pg_catalog.pg_advisory_unlock({lock})")
 
 
 def find_key(connection: Connection, backfill: Backfill) -> Key:
@@ -129,9 +143,9 @@ def waited_for(connection: Connection) -> bool:
     return bool(read_row(connection, WAITED_FOR)[0])
 
 
-def blockers(connection: Connection, key: Key) -> str:
+def blockers(connection: Connection, table: str) -> str:
     """Name the sessions that may hold locks on rows of the table."""
-    return str(connection.execute(text(WHO_BLOCKS), {"table": key.table}).scalar() or "nobody any more")
+    return str(connection.execute(text(WHO_BLOCKS), {"table": table}).scalar() or "nobody any more")
 
 
 def lag(connection: Connection) -> float:
@@ -145,11 +159,6 @@ def lag(connection: Connection) -> float:
     return float(seconds)
 
 
-def wraparound_vacuum(connection: Connection, key: Key) -> str | None:
+def wraparound_vacuum(connection: Connection, table: str) -> str | None:
     """Name the running anti-wraparound vacuum of the table, if any."""
-    return connection.execute(text(WRAPAROUND), {"table": key.table}).scalar()
-
-
-def _lock(address: str) -> str:
-    number = zlib.crc32(address.encode())
-    return f"{ADVISORY_CLASS}, {number - (1 << 32) if number >= 1 << 31 else number}"
+    return connection.execute(text(WRAPAROUND), {"table": table}).scalar()

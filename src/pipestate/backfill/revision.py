@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from alembic import op
 
-from pipestate.backfill.loop import How, run
+from pipestate.backfill.recorded import How, run
 from pipestate.backfill.source import Found, find_backfill
 from pipestate.core.errors import PipestateError
 from pipestate.core.text import many

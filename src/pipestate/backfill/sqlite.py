@@ -1,5 +1,6 @@
 """Backfills on SQLite, with one writing connection at a time. Keys are stored as SQLite quotes them."""
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from sqlalchemy import Connection
@@ -24,13 +25,9 @@ def begin_reading(connection: Connection) -> None:
 begin_end = begin
 
 
-def take_turn(connection: Connection, address: str) -> bool:
-    """Return True without a lock; a second run is detected by the ledger's row."""
-    return True
-
-
-def give_turn(connection: Connection, address: str) -> None:
-    """Skip the release: SQLite takes no lock."""
+def turn(connection: Connection, address: str) -> AbstractContextManager[None]:
+    """Take no lock; a second run is detected by the ledger's row."""
+    return nullcontext()
 
 
 def find_key(connection: Connection, backfill: Backfill) -> Key:
@@ -83,7 +80,7 @@ def waited_for(connection: Connection) -> bool:
     return False
 
 
-def blockers(connection: Connection, key: Key) -> str:
+def blockers(connection: Connection, table: str) -> str:
     return "another program"
 
 
@@ -91,7 +88,7 @@ def lag(connection: Connection) -> float:
     return 0.0
 
 
-def wraparound_vacuum(connection: Connection, key: Key) -> str | None:
+def wraparound_vacuum(connection: Connection, table: str) -> str | None:
     """Return None: transaction ids exist only on PostgreSQL."""
     return None
 

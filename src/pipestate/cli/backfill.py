@@ -20,7 +20,7 @@ from pipestate.project.find import Calls
 
 if TYPE_CHECKING:
     from pipestate.backfill.forecast import Forecast
-    from pipestate.backfill.loop import BackfillResult
+    from pipestate.backfill.recorded import BackfillResult
     from pipestate.backfill.source import Found
 
 
@@ -160,7 +160,7 @@ def control(
     to: Target, found: "Found", pause: bool | None, retune: int | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Order the running backfill to pause, to resume, or to change its batch size; describe its orders."""
-    from pipestate.backfill.session import order
+    from pipestate.backfill.recorded import order
     from pipestate.database import connections as db
 
     if retune:
@@ -188,7 +188,7 @@ def forecast(to: Target, found: "Found", batch_size: int | None) -> "Forecast":
 
 def run(to: Target, found: "Found", batch_size: int | None, max_lag: float | None) -> "BackfillResult":
     """Run the backfill, with a progress bar on stderr if that is a terminal."""
-    from pipestate.backfill.loop import How, run
+    from pipestate.backfill.recorded import How, run
     from pipestate.backfill.source import require_phase
     from pipestate.database import connections as db
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
         should_trigger_coordinator,
     )
     from pipestate.pipeline.counters.start import advance_stage, initialize_stage
-    from pipestate.pipeline.schema import STAGES
     from pipestate.pipeline.stages import (
+        STAGES,
         InvalidJobs,
         StageNotStarted,
         StageRunning,

@@ -1,4 +1,4 @@
-"""Plan, then apply: the types that backfill, reconcile, `queues clear` and `queues restore` share.
+"""Plan, then apply: the types that backfill, reconcile and `queues clear` share.
 
 1. `plan(...)` only reads. It returns a `Plan`: the expected `Result` for each subject (a site, a job).
 2. `apply(..., plan, ..., on_progress=...)` carries out exactly that plan and returns the actual results
@@ -16,36 +16,30 @@ Subject = TypeVar("Subject")
 
 
 class SubjectOutcome(StrEnum):
-    """Outcome of a subject, with the values that `--json` prints. `done` marks outcomes that wrote data."""
-
-    done: bool
-
-    def __new__(cls, value: str, done: bool = False) -> "SubjectOutcome":
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.done = done
-        return member
+    """Outcome of a subject, with the values that `--json` prints."""
 
     # backfill
-    MIGRATED = "migrated", True
-    EMPTY = "completed without documents", True
+    MIGRATED = "migrated"
+    EMPTY = "completed without documents"
     MOVED_ON = "already moved on"
     ORPHANED = "orphaned"
     # reconcile
-    RECOVERED = "recovered", True
+    RECOVERED = "recovered"
     SKIPPED = "skipped"
     # queues clear
-    DELETED = "deleted", True
+    DELETED = "deleted"
     CHANGED = "changed"
     GONE = "gone"
-    # queues restore
-    RESTORED = "restored", True
-    EXISTS = "exists"
-    EXPIRED = "expired"
     # any of them
     FAILED = "failed"
 
+    @property
+    def done(self) -> bool:
+        """Tell whether data was written."""
+        return self in DONE
 
+
+DONE = {SubjectOutcome.MIGRATED, SubjectOutcome.EMPTY, SubjectOutcome.RECOVERED, SubjectOutcome.DELETED}
 RECONCILED = (SubjectOutcome.RECOVERED, SubjectOutcome.SKIPPED, SubjectOutcome.FAILED)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB
 
+from pipestate.pipeline.stages import COMPLETED, STAGES
+
 __all__ = [
     "LEGACY_COLUMNS",
     "STAGES",
@@ -28,11 +30,6 @@ __all__ = [
     "worker_heartbeats",
 ]
 
-
-# Stages of one step run in parallel and end together: one coordinator follows the whole step.
-STEPS = (("fetch",), ("ocr",), ("compilation", "extraction"), ("deploy",))
-STAGES = tuple(stage for step in STEPS for stage in step)
-COMPLETED = "completed"
 
 metadata = sa.MetaData()
 legacy_metadata = sa.MetaData()

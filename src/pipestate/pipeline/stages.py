@@ -1,14 +1,16 @@
 """Stages of the pipeline, their errors, the stuck threshold, and error texts that fit a database column."""
 
-import unicodedata
 from dataclasses import dataclass
 from datetime import timedelta
 
 from pipestate.core.errors import ConfigError, PipestateError
-from pipestate.pipeline.schema import COMPLETED, STAGES, STEPS
+
+# Stages of one step run in parallel and end together: one coordinator follows the whole step.
+STEPS = (("fetch",), ("ocr",), ("compilation", "extraction"), ("deploy",))
+STAGES = tuple(stage for step in STEPS for stage in step)
+COMPLETED = "completed"
 
 LIMIT = 500
-JOINER = "\u200d"
 
 
 def error_text(error: str | BaseException) -> str:
@@ -20,27 +22,7 @@ def error_text(error: str | BaseException) -> str:
     text = f"{type(error).__name__}: {error}" if isinstance(error, BaseException) else error
     # Surrogate pairs become their character; lone halves and NUL cannot be stored.
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return truncate(text.replace("\x00", "\ufffd"))
-
-
-def truncate(text: str, limit: int = LIMIT) -> str:
-    """Cut before the first character that exceeds the limit, and keep each letter with its accent.
-
-    >>> truncate("cafe\u0301", 4)
-    'caf'
-    """
-    if len(text) <= limit:
-        return text
-    end = limit
-    while end > 0 and _belongs_to_previous(text, end):
-        end -= 1
-    return text[: end or limit]
-
-
-def _belongs_to_previous(text: str, at: int) -> bool:
-    extends = unicodedata.category(text[at]) in ("Mn", "Me", "Mc") or text[at] == JOINER
-    tone = "\U0001f3fb" <= text[at] <= "\U0001f3ff"
-    return extends or tone or text[at - 1] == JOINER
+    return text.replace("\x00", "\ufffd")[:LIMIT]
 
 
 # Idle time after which a site counts as stuck: one number for backfill and reconcile.

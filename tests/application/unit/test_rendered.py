@@ -13,9 +13,8 @@ from pipestate.pipeline import backfill
 from pipestate.pipeline.backfill import stale_rows
 from pipestate.pipeline.counters.finish_sql import CLAIM_SQL, FINISH_SQL
 from pipestate.pipeline.counters.start import COMPLETE_SQL, start_sql
-from pipestate.pipeline.schema import STAGES
 from pipestate.pipeline.sql import ENGINES
-from pipestate.pipeline.stages import step_of
+from pipestate.pipeline.stages import STAGES, step_of
 from support.alembic_runs import ROOT
 
 RENDERED = ROOT / "tests" / "rendered"
@@ -62,8 +61,7 @@ def any_stage(engine: str) -> Iterator[Named]:
 
 
 def backfilling(engine: str) -> Iterator[Named]:
-    yield "how many rows are stale", stale_rows.COUNT_SQL[engine]
-    yield "how many rows expect documents", stale_rows.EXPECTING
+    yield "how many rows are stale, and how many expect documents", stale_rows.COUNT_SQL[engine]
     yield "a page of stale rows", stale_rows.READ_SQL[engine]
     yield from (("before a batch", statement) for statement in backfill.PREPARE_SQL[engine])
     yield "a batch", backfill.UPDATE_SQL[engine]

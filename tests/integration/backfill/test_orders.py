@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from pipestate.backfill import session
-from pipestate.backfill.session import order
+from pipestate.backfill import loop, recorded
+from pipestate.backfill.recorded import order
 from pipestate.core.errors import ConfigError
 from pipestate.database.interrupt import Interrupted
 from support.backfills import Orders, at, find
@@ -20,7 +20,7 @@ def give(orders: Orders, **given: object) -> None:
 
 
 def test_a_run_pauses_behind_its_batch_and_goes_on(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "ORDERS_PAUSE_S", 0.01)
+    monkeypatch.setattr(recorded, "ORDERS_PAUSE_S", 0.01)
     monkeypatch.setenv("PIPESTATE_ACTOR", "ann")
     orders.make(50)
     told: list[tuple[str, object]] = []
@@ -36,7 +36,7 @@ def test_a_run_pauses_behind_its_batch_and_goes_on(orders: Orders, monkeypatch: 
 
 
 def test_a_paused_run_that_was_killed_stays_paused(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "ORDERS_PAUSE_S", 0.01)
+    monkeypatch.setattr(recorded, "ORDERS_PAUSE_S", 0.01)
     orders.make(50)
 
     def die(*_: object) -> None:
@@ -124,7 +124,7 @@ def test_it_waits_for_a_vacuum_that_prevents_wraparound(
     postgres: Postgres, pg_orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A real one: the table's age passes its limit, and the vacuum is slowed down so that it lasts."""
-    monkeypatch.setattr(session, "LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr(loop, "LONGEST_PAUSE_S", 0.05)
     admin = Database(postgres.admin)
     pg_orders.make(20_000)
     slow = "autovacuum_freeze_max_age = 100000, autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1"
@@ -168,5 +168,5 @@ def wait_for_vacuum(admin: Database) -> None:
 def test_the_loop_looks_before_each_batch(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     orders.make(30)
     looks: list[int] = []
-    monkeypatch.setattr(session.Hold, "while_wraparound_is_prevented", lambda _: looks.append(1))
+    monkeypatch.setattr(loop.BatchLoop, "wait_for_vacuum", lambda _: looks.append(1))
     assert orders.run(size=10).batches + 1 == len(looks)

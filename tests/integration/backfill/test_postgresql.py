@@ -6,9 +6,9 @@ import time
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.backfill import postgresql, session
-from pipestate.backfill.loop import How, run
-from pipestate.backfill.session import BackfillFailed
+from pipestate.backfill import loop, postgresql
+from pipestate.backfill.loop import BackfillFailed
+from pipestate.backfill.recorded import How, run
 from pipestate.core.errors import ConfigError, Unreachable
 from support.backfills import Orders, by_itself, find
 from support.servers import Database
@@ -104,12 +104,15 @@ def test_a_partitioned_table(pg_orders: Orders) -> None:
 
 
 def test_two_at_once_are_one_and_a_sentence(pg_orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "TURN_PATIENCE_S", 0.1)
+    monkeypatch.setattr(postgresql, "TURN_PATIENCE_S", 0.1)
     pg_orders.make(5)
-    with by_itself(pg_orders.database) as other:
-        assert postgresql.take_turn(other, "orders/state")
-        with pytest.raises(Unreachable, match="another run of orders/state is at work on this database"):
-            pg_orders.run()
+    said = "another run of orders/state is at work on this database"
+    with (
+        by_itself(pg_orders.database) as other,
+        postgresql.turn(other, "orders/state"),
+        pytest.raises(Unreachable, match=said),
+    ):
+        pg_orders.run()
     assert pg_orders.run().rows_updated == 5
 
 
@@ -147,7 +150,7 @@ def test_a_row_that_stays_locked_ends_it_and_says_who(
     pg_orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(postgresql.SETTINGS, "lock_timeout", "10ms")
-    monkeypatch.setattr(session, "LOCK_PATIENCE_S", 0.1)
+    monkeypatch.setattr(loop, "LOCK_PATIENCE_S", 0.1)
     pg_orders.make(50)
     with pg_orders.database.engine.connect() as other:
         other.exec_driver_sql("UPDATE orders SET old = 'x' WHERE id = 30")

@@ -1,11 +1,7 @@
--- how many rows are stale
-SELECT count(*)
-FROM site_progress p
-WHERE p.current_stage = 'ocr'
-  AND (p.updated_at IS NULL OR p.updated_at < now() - %(age)s * interval '1 second');
-
--- how many rows expect documents
-SELECT count(*) FROM site_progress WHERE stage_total > 0;
+-- how many rows are stale, and how many expect documents
+SELECT count(*) FILTER (WHERE p.current_stage = 'ocr'
+  AND (p.updated_at IS NULL OR p.updated_at < now() - %(age)s * interval '1 second')), count(*) FILTER (WHERE p.stage_total > 0)
+FROM site_progress p;
 
 -- a page of stale rows
 SELECT p.subdomain, p.stage_total, s.subdomain IS NOT NULL, s.current_stage
@@ -18,11 +14,8 @@ ORDER BY p.subdomain
 LIMIT %(page)s;
 
 -- before a batch
-SELECT set_config('lock_timeout', '10s', true),
-       set_config('enable_seqscan', 'off', true),
-       set_config('enable_nestloop', 'off', true),
-       set_config('synchronous_commit', %(synchronous)s, true),
-       pg_advisory_xact_lock(1885958255, 1650550635);
+SELECT set_config('enable_nestloop', 'off', true),
+       set_config('synchronous_commit', %(synchronous)s, true);
 
 -- a batch
 UPDATE sites

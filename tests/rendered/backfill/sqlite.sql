@@ -1,11 +1,7 @@
--- how many rows are stale
-SELECT count(*)
-FROM site_progress p
-WHERE p.current_stage = 'ocr'
-  AND (julianday(p.updated_at) IS NULL OR julianday(p.updated_at) < julianday('now') - :age / 86400.0);
-
--- how many rows expect documents
-SELECT count(*) FROM site_progress WHERE stage_total > 0;
+-- how many rows are stale, and how many expect documents
+SELECT count(*) FILTER (WHERE p.current_stage = 'ocr'
+  AND (julianday(p.updated_at) IS NULL OR julianday(p.updated_at) < julianday('now') - :age / 86400.0)), count(*) FILTER (WHERE p.stage_total > 0)
+FROM site_progress p;
 
 -- a page of stale rows
 SELECT p.subdomain, p.stage_total, s.subdomain IS NOT NULL, s.current_stage

@@ -109,7 +109,11 @@ def test_what_is_installed_is_what_pyproject_says() -> None:
         assert {point.name: point.value for point in ours} == points
 
 
-COMMANDS = [path for each in ("cli", "pipeline/cli") for path in sorted((PACKAGE / each).glob("*.py"))]
+COMMANDS = [
+    path
+    for each in ("cli", "pipeline/cli", "pipeline/demo")
+    for path in sorted((PACKAGE / each).glob("*.py"))
+]
 
 
 def commands_in(path: Path) -> dict[str, int]:
@@ -135,4 +139,4 @@ def test_every_command_was_measured() -> None:
     names = {name for path in COMMANDS for name in commands_in(path)}
     groups = {"ledger", "fleet", "guard", "runbook", "queues"}
     assert {*OWN, *plugins.find_plugins(plugins.COMMANDS)} - groups <= names
-    assert {"install", "prune", "lint", "show", "clear", "restore"} <= names
+    assert {"install", "prune", "lint", "show", "clear"} <= names

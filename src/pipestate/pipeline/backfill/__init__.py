@@ -7,16 +7,13 @@
 """
 
 import json
-import time
 from collections.abc import Callable
-from datetime import timedelta
 
 from sqlalchemy import URL, Connection, select
-from sqlalchemy.exc import DataError, IntegrityError, InternalError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, InternalError
 
-from pipestate.backfill.forecast import fixed_or_adapted
-from pipestate.backfill.session import is_locked
-from pipestate.core.errors import ConfigError, Unreachable
+from pipestate.backfill.loop import BatchLoop, fixed_or_adapted
+from pipestate.core.errors import ConfigError
 from pipestate.core.progress import Progress, no_progress
 from pipestate.database import connections as db
 from pipestate.pipeline.backfill.stale_rows import NO_DOCUMENTS, STALE, BackfillPlan, SiteCounts
@@ -27,17 +24,11 @@ from pipestate.pipeline.sql import NOW, fill
 from pipestate.pipeline.stages import THRESHOLD, error_text
 
 LARGEST_BATCH = 10_000  # larger batches are slower, and workers wait for their rows
-LOCK_TIMEOUT_S = 10
 
-# One backfill writes at a time, for the duration of a batch, which prevents deadlocks between two of them. If
-# another session holds a row, the batch gives up early, so that writers do not queue for its rows. A batch is
-# a range of keys, always read through the index, regardless of statistics.
+# The last batch waits for the server's disk, and so for all earlier ones; so do batches after a refusal.
 PREPARE = """
-SELECT set_config('lock_timeout', '{lock_timeout}s', true),
-       set_config('enable_seqscan', 'off', true),
-       set_config('enable_nestloop', 'off', true),
-       set_config('synchronous_commit', :synchronous, true),
-       pg_advisory_xact_lock(1885958255, 1650550635)
+SELECT set_config('enable_nestloop', 'off', true),
+       set_config('synchronous_commit', :synchronous, true)
 """
 
 # A site that waits for its coordinator gets a time just past the threshold, `:past` seconds ago. The
@@ -82,7 +73,9 @@ PARTS = {
         "and_in_range": "",
     },
 }
-PREPARE_SQL = {"postgresql": (fill("postgresql", PREPARE, lock_timeout=str(LOCK_TIMEOUT_S)),), "sqlite": ()}
+Outcomes = dict[str, Result[SiteCounts]]  # by subdomain
+
+PREPARE_SQL = {"postgresql": (fill("postgresql", PREPARE),), "sqlite": ()}
 UPDATE_SQL = {
     engine: fill(engine, UPDATE, stale=STALE[engine], no_documents=NO_DOCUMENTS, **parts)
     for engine, parts in PARTS.items()
@@ -90,23 +83,22 @@ UPDATE_SQL = {
 
 
 def apply(
-    url: URL, plan: BackfillPlan, *, batch_size: int | None = None, on_progress: Progress = no_progress
+    url: URL,
+    plan: BackfillPlan,
+    *,
+    batch_size: int | None = None,
+    on_progress: Progress = no_progress,
+    on_wait: Callable[[str], None] = lambda _: None,
 ) -> list[Result[SiteCounts]]:
     """Write the plan; a result differs from it if the site changed or its row was refused.
 
     Without a size, a batch has the number of sites that takes about 200 ms.
     """
     require_batch_size(batch_size)
-    to_do, end = plan.to_do, 0
     pace = fixed_or_adapted(batch_size, largest=LARGEST_BATCH)
-    otherwise: dict[str, Result[SiteCounts]] = {}
-    with db.reachable(url), db.engine_for(url).connect() as connection:
-        while end < len(to_do):
-            start, end, began = end, min(end + pace.size, len(to_do)), time.monotonic()
-            otherwise |= write(connection, to_do[start:end], plan.threshold, last=end == len(to_do))
-            pace = pace.after(time.monotonic() - began)
-            on_progress(end, len(to_do))
-    return [otherwise.get(result.subject.subdomain, result) for result in plan.expected]
+    with db.reachable(url), db.engine_for(url).connect() as plain:
+        writer = SiteWriter(plain.execution_options(isolation_level="AUTOCOMMIT"), "sites", pace, on_wait)
+        return writer.write(plan, on_progress)
 
 
 def require_batch_size(size: int | None) -> None:
@@ -115,54 +107,63 @@ def require_batch_size(size: int | None) -> None:
         raise ConfigError(f"--batch-size {size}: give a number of sites from 1 to {LARGEST_BATCH}")
 
 
-def write(
-    connection: Connection, expected: list[Result[SiteCounts]], threshold: timedelta, *, last: bool = True
-) -> dict[str, Result[SiteCounts]]:
-    """Write the sites in plan order, in one transaction; return those with another outcome.
+class SiteWriter(BatchLoop[Outcomes]):
+    """Sites in plan order, in batches.
 
-    If the database refuses a row (by a rule or a trigger of the application), the batch is halved until only
-    that site fails and the others continue. Only the last batch waits for the server's disk, and so for all
-    earlier batches. A rerun repeats the work that a server crash loses.
+    If the database refuses a row (by a rule or a trigger of the application), the batch is halved until only that
+    site fails; later batches grow again. A rerun repeats the work that a server crash loses.
     """
-    try:
-        with connection.begin():
-            left = _update(connection, [result.subject for result in expected], threshold, last=last)
-            return _what_became_of(connection, left) if left else {}
-    except (IntegrityError, DataError, InternalError) as error:
-        if len(expected) > 1:
-            half = len(expected) // 2
-            first = write(connection, expected[:half], threshold, last=last)
-            return first | write(connection, expected[half:], threshold, last=last)
-        name = expected[0].subject.subdomain
-        return {name: Result(SiteCounts(name), SubjectOutcome.FAILED, error_text(str(error.orig)))}
-    except OperationalError as error:
-        if is_locked(error):
-            first_name, last_name = expected[0].subject.subdomain, expected[-1].subject.subdomain
-            raise Unreachable(
-                f"somebody kept a row of sites locked between {first_name} and {last_name}:"
-                " what is done stays done; run the same again"
-            ) from error
-        raise
 
+    def write(self, plan: BackfillPlan, on_progress: Progress) -> list[Result[SiteCounts]]:
+        self.to_do = [result.subject for result in plan.to_do]
+        self.threshold, self.on_progress = plan.threshold, on_progress
+        self.begin = self.end = 0  # of the batch, in the plan
+        self.limit = LARGEST_BATCH
+        self.otherwise: Outcomes = {}
+        self.walk()
+        return [self.otherwise.get(result.subject.subdomain, result) for result in plan.expected]
 
-def _update(
-    connection: Connection, counts: list[SiteCounts], threshold: timedelta, *, last: bool
-) -> list[str]:
-    """Update the sites with one statement; return the names of the unwritten sites."""
-    for statement in PREPARE_SQL[connection.dialect.name]:
-        connection.exec_driver_sql(statement, {"synchronous": "on" if last else "off"})
-    parameters = {
-        **VALUES[connection.dialect.name](counts),
-        "age": threshold.total_seconds(),
-        "past": max(threshold, THRESHOLD).total_seconds() + 1,  # seconds, just past the stuck threshold
-        "first": counts[0].subdomain,
-        "last": counts[-1].subdomain,
-    }
-    result = connection.exec_driver_sql(UPDATE_SQL[connection.dialect.name], parameters)
-    if result.rowcount == len(counts):
-        return []
-    written = set(result.scalars())
-    return [site.subdomain for site in counts if site.subdomain not in written]
+    def batch(self, size: int) -> Outcomes | None:
+        """Update the sites with one statement; return those with another outcome."""
+        self.end = min(self.begin + min(size, self.limit), len(self.to_do))
+        counts, dialect = self.to_do[self.begin : self.end], self.connection.dialect.name
+        if not counts:
+            return None
+        durable = self.end == len(self.to_do) or self.limit < LARGEST_BATCH
+        for statement in PREPARE_SQL[dialect]:
+            self.connection.exec_driver_sql(statement, {"synchronous": "on" if durable else "off"})
+        parameters = {
+            **VALUES[dialect](counts),
+            "age": self.threshold.total_seconds(),
+            "past": max(self.threshold, THRESHOLD).total_seconds()
+            + 1,  # seconds, just past the stuck threshold
+            "first": counts[0].subdomain,
+            "last": counts[-1].subdomain,
+        }
+        result = self.connection.exec_driver_sql(UPDATE_SQL[dialect], parameters)
+        if result.rowcount == len(counts):
+            return {}
+        written = set(result.scalars())
+        left = [site.subdomain for site in counts if site.subdomain not in written]
+        return _what_became_of(self.connection, left) if left else {}
+
+    def committed(self, done: Outcomes) -> bool:
+        self.otherwise |= done
+        self.begin, self.limit = self.end, self.limit * 2
+        self.on_progress(self.end, len(self.to_do))
+        return self.end < len(self.to_do)
+
+    def refused(self, error: DBAPIError) -> None:
+        """Halve the batch; a single site that is refused fails alone."""
+        if not isinstance(error, IntegrityError | DataError | InternalError):
+            raise error
+        self.limit = max((self.end - self.begin) // 2, 1)
+        if self.end - self.begin == 1:
+            name = self.to_do[self.begin].subdomain
+            self.otherwise[name] = Result(
+                SiteCounts(name), SubjectOutcome.FAILED, error_text(str(error.orig))
+            )
+            self.begin = self.end
 
 
 def _as_arrays(counts: list[SiteCounts]) -> dict[str, str]:
@@ -186,7 +187,7 @@ VALUES: dict[str, Callable[[list[SiteCounts]], dict[str, str]]] = {
 }
 
 
-def _what_became_of(connection: Connection, names: list[str]) -> dict[str, Result[SiteCounts]]:
+def _what_became_of(connection: Connection, names: list[str]) -> Outcomes:
     """Return the outcome of the unwritten sites, by their current stage."""
     query = select(sites.c.subdomain, sites.c.current_stage).where(sites.c.subdomain.in_(names))
     stages: dict[str, str | None] = {row[0]: row[1] for row in connection.execute(query)}

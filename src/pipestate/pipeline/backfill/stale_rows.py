@@ -9,10 +9,11 @@ The last part refuses an implausible storage directory.
 """
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
-from typing import NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 
 from sqlalchemy import URL, Connection, func, inspect, select
 
@@ -23,7 +24,7 @@ from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
 from pipestate.pipeline.schema import site_progress, sites
 from pipestate.pipeline.sql import ENGINES, fill
 from pipestate.pipeline.stages import THRESHOLD
-from pipestate.pipeline.storage import Documents, StorageError
+from pipestate.pipeline.storage import Storage, StorageError
 
 NAMES_AT_ONCE = 500
 FEW_SITES = 10  # a smaller sample proves nothing
@@ -47,14 +48,6 @@ class SiteCounts(NamedTuple):
     @property
     def failed(self) -> int:
         return self.total - self.completed
-
-
-class Counted(Protocol):
-    """Source of document counts: the storage directory."""
-
-    def documents(self, subdomain: str) -> Documents: ...
-
-    def sites(self) -> Iterator[str]: ...
 
 
 @dataclass(slots=True)
@@ -81,11 +74,17 @@ class BackfillPlan(Plan[SiteCounts]):
 
 
 def plan(
-    url: URL, storage: Counted, *, threshold: timedelta = THRESHOLD, on_progress: Progress = no_progress
+    url: URL, storage: Storage, *, threshold: timedelta = THRESHOLD, on_progress: Progress = no_progress
 ) -> BackfillPlan:
     """Decide about every stale row; refuse an implausible storage directory."""
-    total = _count(url, threshold)
-    require_known_sites(url, storage)
+    with db.reader(url) as connection:
+        require_both_accounts(connection)
+        counts = connection.exec_driver_sql(
+            COUNT_SQL[connection.dialect.name], {"age": threshold.total_seconds()}
+        )
+        total, expecting = counts.one()
+        if expecting:
+            require_known_sites(connection, storage, expecting)
     tally = DocumentTally()
     expected: list[Result[SiteCounts]] = []
     for row in _read(url, threshold):
@@ -95,7 +94,7 @@ def plan(
     return BackfillPlan(expected, threshold)
 
 
-def decide(row: StaleRow, storage: Counted, tally: DocumentTally) -> Result[SiteCounts]:
+def decide(row: StaleRow, storage: Storage, tally: DocumentTally) -> Result[SiteCounts]:
     """Decide about a row, and count in the tally whether its expected documents exist.
 
     Without PDFs, the total is at least the expected number.
@@ -133,10 +132,10 @@ STALE = {
     "sqlite": """p.current_stage = 'ocr'
   AND (julianday(p.updated_at) IS NULL OR julianday(p.updated_at) < julianday('now') - :age / 86400.0)""",
 }
+# The number of stale rows, and of rows that expect documents.
 COUNT = """
-SELECT count(*)
+SELECT count(*) FILTER (WHERE {stale}), count(*) FILTER (WHERE p.stage_total > 0)
 FROM site_progress p
-WHERE {stale}
 """
 # A page is a range of keys; the first page has no lower bound. The planner sees the values, so it drops one
 # side of each OR. The redundant bound on `s` lets a merge join skip the earlier sites.
@@ -151,7 +150,6 @@ LIMIT :page
 """
 # A page is read through the index as a range of keys, regardless of statistics.
 PAGE_SETTINGS = {"postgresql": ("SET LOCAL enable_seqscan = off",), "sqlite": ()}
-EXPECTING = "SELECT count(*) FROM site_progress WHERE stage_total > 0"
 
 COUNT_SQL = {engine: fill(engine, COUNT, stale=STALE[engine]) for engine in ENGINES}
 READ_SQL = {
@@ -160,19 +158,15 @@ READ_SQL = {
 }
 
 
-def _count(url: URL, threshold: timedelta) -> int:
-    with db.reader(url) as connection:
-        require_both_accounts(connection)
-        sql = COUNT_SQL[connection.dialect.name]
-        return int(connection.exec_driver_sql(sql, {"age": threshold.total_seconds()}).scalar_one())
-
-
 def _read(url: URL, threshold: timedelta) -> Iterator[StaleRow]:
-    """Read all stale rows, in the order of their subdomains."""
-    page = _page(url, threshold, None)
-    while page:
+    """Read all stale rows, in the order of their subdomains; the next page is read meanwhile."""
+    with ThreadPoolExecutor(1) as ahead:
+        page = _page(url, threshold, None)
+        while len(page) == PAGE:
+            following = ahead.submit(_page, url, threshold, page[-1][0])
+            yield from page
+            page = following.result()
         yield from page
-        page = _page(url, threshold, page[-1][0])
 
 
 def require_both_accounts(connection: Connection) -> None:
@@ -196,18 +190,14 @@ def _page(url: URL, threshold: timedelta, after: str | None) -> list[StaleRow]:
         return cast("list[StaleRow]", cursor.fetchall() if cursor else [])
 
 
-def require_known_sites(url: URL, storage: Counted) -> None:
-    """Refuse if documents are expected, but every site of the database lacks a directory."""
-    with db.reader(url) as connection:
-        expecting = int(connection.exec_driver_sql(EXPECTING).scalar_one())
-        if not expecting:
+def require_known_sites(connection: Connection, storage: Storage, expecting: int) -> None:
+    """Refuse if every site of the database lacks a directory, though documents are expected."""
+    names = storage.sites()
+    while chunk := list(islice(names, NAMES_AT_ONCE)):
+        query = select(sites.c.subdomain).where(sites.c.subdomain.in_(chunk)).limit(1)
+        if connection.execute(query).first() is not None:
             return
-        names = storage.sites()
-        while chunk := list(islice(names, NAMES_AT_ONCE)):
-            query = select(sites.c.subdomain).where(sites.c.subdomain.in_(chunk)).limit(1)
-            if connection.execute(query).first() is not None:
-                return
-        known = connection.scalar(select(func.count()).select_from(sites))
+    known = connection.scalar(select(func.count()).select_from(sites))
     raise ConfigError(
         f"none of the {known} sites has a directory in the storage directory, and {expecting} of "
         f"site_progress should have documents: {WHAT_NEXT}"

@@ -1,13 +1,12 @@
 """Commands of the shipped application."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate.cli.output import print_json, say
 from pipestate.core.errors import OtherChain
 from pipestate.project.find import Named, Project, find_project
 from pipestate.project.revision_files import read_chain
@@ -15,9 +14,6 @@ from pipestate.project.revision_files import read_chain
 if TYPE_CHECKING:
     from pipestate.pipeline.queues.config import QueueConfig
     from pipestate.pipeline.queues.port import Queues
-
-
-# Options of the application's commands, the resources that they open, and their output.
 
 
 RedisUrl = Annotated[
@@ -70,15 +66,3 @@ def open_queues(project: Project, redis_url: str | None) -> Iterator[tuple["Queu
     config = read_config(require_ours(project))
     with backend.open_queues(config, redis_url) as queues:
         yield queues, config
-
-
-# Output as text or JSON, common to all commands of the application.
-
-
-def show(as_json: bool, data: Callable[[], Any], lines: Iterable[str]) -> None:
-    """Print the data as JSON, or else the lines; the other form is not computed."""
-    if as_json:
-        print_json(data())
-        return
-    for line in lines:
-        say(line)

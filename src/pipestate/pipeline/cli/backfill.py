@@ -2,16 +2,15 @@
 
 import gc
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from pipestate.cli.backfill import BatchSize, DryRun
 from pipestate.cli.options import AsJson, Target, project_options
-from pipestate.cli.output import progress
+from pipestate.cli.output import print_answer, progress, say
 from pipestate.core.text import many, plain
-from pipestate.pipeline.cli import StorageDir, ThresholdHours, require_ours, show
+from pipestate.pipeline.cli import StorageDir, ThresholdHours, require_ours
 from pipestate.pipeline.planning import SubjectOutcome, any_failed, count
 
 if TYPE_CHECKING:
@@ -55,8 +54,8 @@ def backfill(
     require_batch_size(batch_size)
     storage = open_storage(storage_dir)
     results = filled(to, storage, threshold, batch_size, dry_run=dry_run)
-    data = partial(as_data, results, dry_run=dry_run, root=storage.root, hours=threshold_hours)
-    show(json_, data, as_lines(results, dry_run=dry_run))
+    data = as_data(results, dry_run=dry_run, root=storage.root, hours=threshold_hours) if json_ else None
+    print_answer(data, as_lines(results, dry_run=dry_run), json_=json_)
     raise typer.Exit(any_failed(results))
 
 
@@ -72,7 +71,13 @@ def filled(
     if dry_run:
         return plan.expected
     with progress("writing", "sites") as writing:
-        return library.apply(to.url, plan, batch_size=batch_size, on_progress=writing)
+        return library.apply(
+            to.url,
+            plan,
+            batch_size=batch_size,
+            on_progress=writing,
+            on_wait=lambda said: say(f"pipestate: {said}", err=True),
+        )
 
 
 def as_lines(results: "Results", *, dry_run: bool) -> Iterator[str]:

@@ -1,25 +1,37 @@
-"""`queues show`, `queues clear`, `queues restore`: queue depths, removal of dead jobs, and their restore."""
+"""`queues show` and `queues clear`: queue depths, and removal of dead jobs."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipestate.cli.options import AsJson, project_options
-from pipestate.cli.output import console, print_json, progress, say
+from pipestate.cli.output import console, print_answer, print_json, progress, say
+from pipestate.core.text import many, plain
 from pipestate.pipeline.cli import RedisUrl, open_queues
-from pipestate.pipeline.cli import show as show_result
+from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
+from pipestate.pipeline.queues import clear as library
+from pipestate.pipeline.queues.depths import Figures, QueueState, figures, read_depths, total
+from pipestate.pipeline.queues.port import Blocked, Queues
 from pipestate.project.find import Project
 
 if TYPE_CHECKING:
-    from pipestate.pipeline.planning import Plan, Result
-    from pipestate.pipeline.queues.port import Blocked, Queues
+    from rich.console import Console
 
-app = typer.Typer(
-    help="Look at the job queues, clear what can never end, and bring it back.", no_args_is_help=True
-)
+    from pipestate.verify.report import Json
+
+# States of a queue, in table order.
+STATES = ("queued", "started", "deferred", "scheduled", "failed", "finished")
+QUEUE, IN_THE_WAY, GONE = "queue", "in the way", "gone"
+COLUMNS = (*STATES, IN_THE_WAY, GONE)
+IDS_SHOWN = 3
+
+Results = Sequence[Result[Blocked]]
+
+app = typer.Typer(help="Look at the job queues, and clear what can never end.", no_args_is_help=True)
 
 
 @app.command()
@@ -29,9 +41,6 @@ def show(project: Project, redis_url: RedisUrl = None, json_: AsJson = False) ->
 
     Example: pipestate queues show
     """
-    from pipestate.pipeline.cli.queue_formats import depths_as_data, print_depths
-    from pipestate.pipeline.queues.depths import read_depths
-
     with open_queues(project, redis_url) as (queues, settings):
         states = read_depths(queues, settings)
     if json_:
@@ -61,55 +70,112 @@ def clear(
 
     Example: pipestate queues clear --export cleared_jobs.jsonl
     """
-    from pipestate.pipeline.cli.queue_formats import cleared_as_data, cleared_as_lines, left_alone
-    from pipestate.pipeline.queues.clear import default_file, plan
-
-    file = export or default_file(datetime.now(UTC))
+    file = export or library.default_file(datetime.now(UTC))
     with open_queues(project, redis_url) as (queues, settings):
-        found = plan(queues, settings.obstacles())
+        found = library.plan(queues, settings.obstacles())
         writes = bool(found.to_do) and not dry_run
         results = cleared(queues, found, file) if writes else found.expected
     for line in left_alone(results):
         say(line, err=True)
-    data = partial(cleared_as_data, results, dry_run=dry_run, export=file if writes else None)
-    show_result(json_, data, cleared_as_lines(results, dry_run=dry_run))
+    data = cleared_as_data(results, dry_run=dry_run, export=file if writes else None)
+    print_answer(data, cleared_as_lines(results, dry_run=dry_run), json_=json_)
 
 
-def cleared(queues: "Queues", plan: "Plan[Blocked]", file: Path) -> "list[Result[Blocked]]":
+def cleared(queues: Queues, plan: Plan[Blocked], file: Path) -> list[Result[Blocked]]:
     """Export the jobs into the file, and delete them."""
-    from pipestate.pipeline.queues.clear import apply
 
     def say_exported(number: int) -> None:
         say(f"{number:,} exported to {file}", err=True)
 
     with progress("clearing", "jobs") as bar:
-        return apply(queues, plan, file, on_exported=say_exported, on_progress=bar)
+        return library.apply(queues, plan, file, on_exported=say_exported, on_progress=bar)
 
 
-@app.command()
-@project_options
-def restore(
-    project: Project,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="What queues clear wrote.", show_default=False)
-    ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would come back; change nothing.")
-    ] = False,
-    redis_url: RedisUrl = None,
-    json_: AsJson = False,
-) -> None:
-    """Bring back jobs that queues clear deleted, exactly as they were. Those that are there again stay.
+def sentence(figures: Figures) -> str:
+    """Summarize the figures in one sentence.
 
-    Example: pipestate queues restore cleared_jobs.jsonl --dry-run
+    >>> sentence(Figures(82, 2695))
+    '82 deferred coordinators and 2,695 failed OCR jobs'
+    >>> sentence(Figures(1, 0, 1))
+    '1 deferred coordinator, 0 failed OCR jobs and 1 id whose job is gone'
     """
-    from pipestate.pipeline.cli.queue_formats import left_alone, restored_as_data, restored_as_lines
-    from pipestate.pipeline.queues import clear as library
+    parts = [
+        many(figures.deferred_coordinators, "deferred coordinator"),
+        many(figures.failed_ocr_jobs, "failed OCR job"),
+    ]
+    if figures.dangling:
+        parts.append(many(figures.dangling, "id") + " whose job is gone")
+    return f"{', '.join(parts[:-1])} and {parts[-1]}"
 
-    with open_queues(project, redis_url) as (queues, _), progress("restoring", "jobs") as on_progress:
-        plan = library.plan_restore(queues, file)
-        results = plan.expected if dry_run else library.restore(queues, plan, on_progress=on_progress)
-    for line in left_alone(results):
-        say(line, err=True)
-    data = partial(restored_as_data, results, dry_run=dry_run, file=file)
-    show_result(json_, data, restored_as_lines(results, dry_run=dry_run))
+
+def cleared_as_lines(results: Results, *, dry_run: bool) -> list[str]:
+    verb = "Would delete" if dry_run else "Deleted"
+    return [f"{verb} {sentence(_done(results))}" if results else "nothing to clear"]
+
+
+def left_alone(results: Results) -> Iterator[str]:
+    """Count the planned jobs that were left unchanged, with the reasons."""
+    for outcome, told in (
+        (SubjectOutcome.CHANGED, "{} changed meanwhile and stayed"),
+        (SubjectOutcome.GONE, "{} had been deleted by somebody else meanwhile"),
+    ):
+        ids = _ids(results, outcome)
+        if ids:
+            shown = ", ".join(ids[:IDS_SHOWN]) + (", …" if len(ids) > IDS_SHOWN else "")
+            yield plain(f"{told.format(many(len(ids), 'job'))}: {shown}")
+
+
+def cleared_as_data(results: Results, *, dry_run: bool, export: Path | None) -> dict[str, Any]:
+    """Render the figures of deleted jobs; in a dry run, of the jobs to delete."""
+    return {
+        "dry_run": dry_run,
+        **asdict(_done(results)),
+        "changed": _ids(results, SubjectOutcome.CHANGED),
+        "gone": _ids(results, SubjectOutcome.GONE),
+        "export": str(export) if export else None,
+    }
+
+
+def _done(results: Results) -> Figures:
+    return figures(result.subject for result in results if result.outcome.done)
+
+
+def _ids(results: Results, outcome: SubjectOutcome) -> list[str]:
+    return [result.subject.id for result in results if result.outcome is outcome]
+
+
+def print_depths(states: list[QueueState], console: "Console") -> None:
+    """Print one row per queue; states without a job are listed below the table."""
+    from rich.text import Text
+
+    from pipestate.cli.formats.layout import fits, rows_table, table_of
+
+    rows: list[dict[str, Json]] = [
+        {
+            QUEUE: state.depth.queue,
+            **{name: int(getattr(state.depth, name)) for name in STATES},
+            IN_THE_WAY: state.in_the_way.deferred_coordinators + state.in_the_way.failed_ocr_jobs,
+            GONE: state.in_the_way.dangling,
+        }
+        for state in states
+    ]
+    shown = [name for name in COLUMNS if any(row[name] for row in rows)]
+    filled = [{name: row[name] for name in (QUEUE, *shown)} for row in rows]
+    cells = [[Text(plain(str(row[QUEUE]))), *(Text(f"{row[name]:,}") for name in shown)] for row in filled]
+    wide = fits((QUEUE, *shown), cells, console.width)
+    console.print(
+        table_of((QUEUE, *shown), cells, right=shown) if wide else rows_table(filled, console.width)
+    )
+    if empty := [name for name in COLUMNS if name not in shown]:
+        console.print(Text(f"0 in every queue: {', '.join(empty)}", "dim"))
+    standing = total(states)
+    console.print(
+        f"\nIn the way: {sentence(standing)}. Next: pipestate queues clear --dry-run"
+        if standing
+        else "\nNothing stands in the way."
+    )
+
+
+def depths_as_data(states: list[QueueState]) -> dict[str, Any]:
+    rows = [asdict(state.depth) | asdict(state.in_the_way) for state in states]
+    return {"queues": rows, **asdict(total(states))}

@@ -1,15 +1,14 @@
 """`pipestate reconcile`: recover stuck sites."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pipestate.cli.options import AsJson, Target, project_options
-from pipestate.cli.output import progress, say
+from pipestate.cli.output import print_answer, progress, say
 from pipestate.core.text import many, plain
-from pipestate.pipeline.cli import RedisUrl, StorageDir, ThresholdHours, open_queues, show
+from pipestate.pipeline.cli import RedisUrl, StorageDir, ThresholdHours, open_queues
 from pipestate.pipeline.planning import RECONCILED, any_failed, count
 
 if TYPE_CHECKING:
@@ -57,7 +56,8 @@ def reconcile(
         results = recovered(to, queues, rules, dry_run=dry_run)
     if results is None:
         say(BUSY, err=True)
-    show(json_, partial(as_data, results, site, dry_run=dry_run), as_lines(results, site, dry_run=dry_run))
+    data, lines = as_data(results, site, dry_run=dry_run), as_lines(results, site, dry_run=dry_run)
+    print_answer(data, lines, json_=json_)
     raise typer.Exit(any_failed(results or []))
 
 

@@ -6,9 +6,8 @@ come from STAGES and STEPS only. `tests/rendered/counters` shows every statement
 
 from dataclasses import dataclass
 
-from pipestate.pipeline.schema import STAGES, STEPS
 from pipestate.pipeline.sql import ENGINES, NOW, fill, quoted
-from pipestate.pipeline.stages import step_of
+from pipestate.pipeline.stages import STAGES, STEPS, step_of
 
 # Assignments that count a job, by its result.
 COUNTED = {

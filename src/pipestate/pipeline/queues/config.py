@@ -16,8 +16,7 @@ from pathlib import Path
 
 from pipestate.core.errors import ConfigError
 from pipestate.pipeline.queues.port import Backend, Destination, Obstacle, Queues, State
-from pipestate.pipeline.schema import STAGES
-from pipestate.pipeline.stages import step_of
+from pipestate.pipeline.stages import STAGES, step_of
 from pipestate.project.configuration import read_ini
 
 SECTION = "pipestate:queues"

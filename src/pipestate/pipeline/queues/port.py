@@ -1,6 +1,6 @@
 """Port to the job queue: the protocol that pipestate needs, and its values.
 
-Reconcile, `queues show|clear|restore` and the probe use only `Queues`. `queues/rq` implements it for RQ;
+Reconcile, `queues show`, `queues clear` and the probe use only `Queues`. `queues/rq` implements it for RQ;
 another queue is one file (CONTRIBUTING: "Add another queue").
 """
 
@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
-from pipestate.core.errors import ConfigError
 from pipestate.pipeline.planning import SubjectOutcome
 
 
@@ -91,8 +90,8 @@ class Blocked:
 class Exported:
     """A job in the format of the export file.
 
-    `content` is JSON: readable details, and all data for a restore. `proof` belongs to the backend: `clear`
-    uses it to detect changes of the job.
+    `content` is JSON: readable details, and all data that bring the job back. `proof` belongs to the backend:
+    `clear` uses it to detect changes of the job.
     """
 
     job: Blocked
@@ -100,36 +99,12 @@ class Exported:
     proof: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """A job read from an export file; `where` is its file and line."""
-
-    job: Blocked
-    content: Mapping[str, Any]
-    where: str
-
-
-@dataclass(eq=False)
-class DamagedExport(ConfigError):
-    """An export file that differs from the output of `queues clear`."""
-
-    where: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.what}; nothing was restored, give a file that queues clear wrote"
-
-
 class Queues(Protocol):
-    """A job queue. Only `send`, `clear` and `restore` write.
+    """A job queue. Only `send` and `clear` write.
 
     Iterators keep the order of their input. If the queue is unreachable, the context that opened it raises
     Unreachable.
     """
-
-    @property
-    def format(self) -> str:
-        """Return the name and version of the export format, such as `rq/1`."""
 
     def depths(self, queues: Sequence[str]) -> list[Depth]:
         """Count the jobs of these queues."""
@@ -148,12 +123,6 @@ class Queues(Protocol):
 
     def clear(self, jobs: Sequence[Exported]) -> Iterator[SubjectOutcome]:
         """Delete each job that still matches its export: DELETED, CHANGED or GONE."""
-
-    def check(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
-        """Return the outcome that `restore` would have; raise DamagedExport for invalid content."""
-
-    def restore(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
-        """Restore each job exactly: RESTORED; existing and expired jobs are skipped (EXISTS, EXPIRED)."""
 
 
 # A backend is a function that opens the queue at an address.

@@ -9,25 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    RowMapping,
-    Select,
-    String,
-    and_,
-    case,
-    cast,
-    func,
-    or_,
-    select,
-)
+from sqlalchemy import Connection, RowMapping
 
 from pipestate.core.errors import ConfigError, PipestateError
-from pipestate.database.connections import choose
 from pipestate.pipeline.queues.config import SECTION
-from pipestate.pipeline.schema import COMPLETED, STAGES, STEPS, pipeline_claim, sites
-from pipestate.pipeline.stages import THRESHOLD_HOURS, UnknownSite, step_of
+from pipestate.pipeline.sql import fill, quoted
+from pipestate.pipeline.stages import COMPLETED, STAGES, STEPS, THRESHOLD_HOURS, UnknownSite, step_of
 
 
 class Counters(NamedTuple):
@@ -65,73 +52,62 @@ class StuckSite:
         return step_of(self.stage)
 
 
-# Hours since the last update by the server's clock, and the test that it is older than some hours or unknown.
-TOUCHED, DAY = sites.c.updated_at, func.julianday(sites.c.updated_at)
-AGE_HOURS: dict[str, ColumnElement[Any]] = {
-    "postgresql": func.extract("epoch", func.now() - TOUCHED) / 3600.0,
-    "sqlite": (func.julianday("now") - DAY) * 24.0,
+# The condition is that of the runbook's checks, so that the index on the stage serves both. Attempts count for
+# the site's step only: a claim of an earlier step is ignored. The time of the last write, as text, distinguishes
+# versions of a row.
+STUCK = """
+SELECT s.subdomain, s.current_stage, s.coordinator_enqueued, s.last_error_message, {counters},
+       CAST(s.updated_at AS VARCHAR) AS version, {age} AS hours,
+       CASE WHEN {claimed_here} THEN c.attempts ELSE 0 END AS attempts
+FROM sites s
+LEFT JOIN pipeline_claim c ON c.subdomain = s.subdomain
+WHERE (s.current_stage < '{completed}' OR s.current_stage > '{completed}')
+  AND {is_older}{and_named}
+ORDER BY s.updated_at IS NOT NULL, hours DESC, s.subdomain
+"""
+CLAIMED_HERE = " OR ".join(
+    f"s.current_stage IN ({quoted(step)}) AND c.stage IN ({quoted(step)})" for step in STEPS
+)
+COUNTERS = ", ".join(f"s.{stage}_{what}" for stage in STAGES for what in Counters._fields)
+# Hours since the last update by the server's clock, and the test that it is older than that or unknown.
+AGE = {
+    "postgresql": {
+        "age": "extract(epoch FROM now() - s.updated_at) / 3600.0",
+        "is_older": "(s.updated_at IS NULL OR now() - :hours * interval '1 hour' > s.updated_at)",
+    },
+    "sqlite": {
+        "age": "(julianday('now') - julianday(s.updated_at)) * 24.0",
+        "is_older": "(julianday(s.updated_at) IS NULL"
+        " OR julianday('now') - :hours / 24.0 > julianday(s.updated_at))",
+    },
 }
-IS_OLDER: dict[str, Callable[[float], ColumnElement[bool]]] = {
-    "postgresql": lambda hours: or_(
-        TOUCHED.is_(None), func.now() - func.make_interval(0, 0, 0, 0, 0, 0, hours * 3600) > TOUCHED
-    ),
-    "sqlite": lambda hours: or_(DAY.is_(None), func.julianday("now") - hours / 24 > DAY),
+SAME = {"completed": COMPLETED, "claimed_here": CLAIMED_HERE, "counters": COUNTERS}
+STUCK_SQL = {
+    (engine, named): fill(engine, STUCK, and_named=and_named, **SAME, **parts)
+    for engine, parts in AGE.items()
+    for named, and_named in ((False, ""), (True, "\n  AND s.subdomain = :site"))
 }
-
-
-def version_of_row() -> ColumnElement[str]:
-    """Return the time of the last write as text, which distinguishes versions of a row."""
-    return cast(sites.c.updated_at, String)
+KNOWN_SQL = {engine: fill(engine, "SELECT 1 FROM sites WHERE subdomain = :site") for engine in AGE}
 
 
 def find_stuck(
     conn: Connection, hours: float = THRESHOLD_HOURS, subdomain: str | None = None
 ) -> list[StuckSite]:
     """Read all stuck sites, longest first; or the given site, if it is stuck."""
-    query = _stuck_sites(choose(AGE_HOURS, conn), choose(IS_OLDER, conn)(hours))
-    if subdomain is not None:
-        query = query.where(sites.c.subdomain == subdomain)
-        if conn.scalar(select(sites.c.subdomain).where(sites.c.subdomain == subdomain)) is None:
-            raise UnknownSite(subdomain)
-    return [_site(row) for row in conn.execute(query).mappings()]
-
-
-COUNTERS = [sites.c[f"{stage}_{what}"] for stage in STAGES for what in ("total", "completed", "failed")]
-READ = (sites.c.subdomain, sites.c.current_stage, sites.c.coordinator_enqueued, sites.c.last_error_message)
-
-
-def _stuck_sites(age: ColumnElement[Any], is_older: ColumnElement[bool]) -> Select[Any]:
-    """Select the stuck sites, with the attempts at their step.
-
-    The condition is that of the runbook's checks, so that the index on the stage serves both.
-    """
-    stage = sites.c.current_stage
-    # A claim of an earlier step is ignored.
-    claimed_here = or_(*(and_(stage.in_(step), pipeline_claim.c.stage.in_(step)) for step in STEPS))
-    return (
-        select(
-            *READ,
-            *COUNTERS,
-            age.label("age"),
-            version_of_row().label("version"),
-            case((claimed_here, pipeline_claim.c.attempts), else_=0).label("attempts"),
-        )
-        .outerjoin(pipeline_claim, pipeline_claim.c.subdomain == sites.c.subdomain)
-        .where(or_(stage < COMPLETED, stage > COMPLETED), is_older)
-        .order_by(TOUCHED.is_not(None), age.desc(), sites.c.subdomain)
-    )
+    engine, parameters = conn.dialect.name, {"site": subdomain, "hours": hours}
+    if subdomain is not None and conn.exec_driver_sql(KNOWN_SQL[engine], parameters).first() is None:
+        raise UnknownSite(subdomain)
+    found = conn.exec_driver_sql(STUCK_SQL[engine, subdomain is not None], parameters)
+    return [_site(row) for row in found.mappings()]
 
 
 def _site(row: RowMapping) -> StuckSite:
-    counters = {
-        stage: Counters(*(row[f"{stage}_{what}"] for what in ("total", "completed", "failed")))
-        for stage in STAGES
-    }
+    counters = {stage: Counters(*(row[f"{stage}_{what}"] for what in Counters._fields)) for stage in STAGES}
     return StuckSite(
         row["subdomain"],
         row["current_stage"],
         row["version"],
-        None if row["age"] is None else float(row["age"]),
+        None if row["hours"] is None else float(row["hours"]),
         bool(row["coordinator_enqueued"]),
         row["attempts"],
         counters,

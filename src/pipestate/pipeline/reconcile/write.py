@@ -1,13 +1,13 @@
 """Writes of a reconciliation: one recovery per transaction, the run's record, and its history lines."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, inspect, literal_column, select, update
+from sqlalchemy import Connection, String, cast, delete, insert, inspect, literal_column, select, update
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError
-from pipestate.database.postgresql import begin_writing
+from pipestate.database.postgresql import SETTINGS
 from pipestate.ledger.history import Entry, Source, Wanted
 from pipestate.ledger.record import who
 from pipestate.ledger.tables import in_utc
@@ -15,7 +15,6 @@ from pipestate.pipeline.counters import forget_claim, record_claim
 from pipestate.pipeline.planning import RECONCILED, Result, SubjectOutcome, count
 from pipestate.pipeline.queues.port import Queues
 from pipestate.pipeline.reconcile.decide import Action, Recovery
-from pipestate.pipeline.reconcile.stuck import version_of_row
 from pipestate.pipeline.schema import pipeline_job, pipeline_reconciliation, sites
 from pipestate.pipeline.sql import NOW
 from pipestate.pipeline.stages import error_text
@@ -23,9 +22,6 @@ from pipestate.pipeline.stages import error_text
 KIND = "reconciliation"
 # Maximum number of sites that a run records individually.
 DETAILS = 1000
-# The time of writing, not of the transaction's start.
-CLOCK = {"postgresql": func.clock_timestamp(), "sqlite": func.now()}
-LOCK_TIMEOUT = "SET LOCAL lock_timeout = '2s'"
 
 
 def begin_reconciliation(conn: Connection, *, manual: bool, revision: str | None) -> int:
@@ -62,7 +58,7 @@ def end_reconciliation(
         **count(results, *RECONCILED),
     }
     if broke_off is None:
-        values["finished_at"] = CLOCK[conn.dialect.name]
+        values["finished_at"] = literal_column(NOW[conn.dialect.name])
     with conn.begin():
         conn.execute(update(table).where(table.c.id == run).values(values))
 
@@ -103,7 +99,8 @@ def write_recovery(
         return expected
     try:
         with conn.begin():
-            PREPARE[conn.dialect.name](conn)
+            for setting in PREPARE[conn.dialect.name]:
+                conn.exec_driver_sql(setting)
             if not _take(conn, recovery, manual=manual):
                 return Result(recovery, SubjectOutcome.SKIPPED, "it has moved on meanwhile")
             queues.send(recovery.calls)
@@ -121,7 +118,7 @@ def _take(conn: Connection, recovery: Recovery, *, manual: bool) -> bool:
         sites.c.subdomain == site.subdomain,
         sites.c.current_stage == site.stage,
         sites.c.coordinator_enqueued.is_(site.claimed),
-        version_of_row().is_not_distinct_from(site.version),
+        cast(sites.c.updated_at, String).is_not_distinct_from(site.version),
     )
     claims = recovery.action is Action.COORDINATOR
     values = {
@@ -143,16 +140,8 @@ def _take(conn: Connection, recovery: Recovery, *, manual: bool) -> bool:
     return True
 
 
-def _prepare_postgresql(conn: Connection) -> None:
-    begin_writing(conn)
-    conn.exec_driver_sql(LOCK_TIMEOUT)
-
-
 # The row version is a text that depends on the time zone: the reader's settings apply. SQLite stores text.
-PREPARE: dict[str, Callable[[Connection], None]] = {
-    "postgresql": _prepare_postgresql,
-    "sqlite": lambda _: None,
-}
+PREPARE = {"postgresql": (*SETTINGS, "SET LOCAL lock_timeout = '2s'"), "sqlite": ()}
 
 
 def _set_keys(conn: Connection, recovery: Recovery) -> None:

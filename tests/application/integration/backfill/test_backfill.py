@@ -2,14 +2,13 @@
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from pipestate.backfill import loop, postgresql
 from pipestate.core.errors import ConfigError, Unreachable
-from pipestate.pipeline import backfill
 from pipestate.pipeline.backfill import apply, plan
 from pipestate.pipeline.backfill.stale_rows import BackfillPlan, SiteCounts
 from pipestate.pipeline.planning import Result, SubjectOutcome
@@ -238,18 +237,12 @@ def test_the_threshold_decides_what_is_stale(stuck: Stuck) -> None:
     assert len(planned(stuck, threshold=timedelta(0)).expected) == 1
 
 
-@dataclass(frozen=True)
-class Nobodys:
+class Nobodys(Storage):
     """The storage directory as a user sees it who is not root."""
-
-    storage: Storage
 
     def documents(self, subdomain: str) -> Documents:
         with powerless():
-            return self.storage.documents(subdomain)
-
-    def sites(self) -> Iterator[str]:
-        return self.storage.sites()
+            return Storage.documents(self, subdomain)
 
 
 def test_a_site_that_may_not_be_read_fails_and_the_others_go_on(stuck: Stuck) -> None:
@@ -260,7 +253,7 @@ def test_a_site_that_may_not_be_read_fails_and_the_others_go_on(stuck: Stuck) ->
             shared.site(site, 2)
             shared.put(site, "pdfs/c/1.pdf", "pdfs/c/2.pdf", "txt/c/1.txt")
         (shared.root / "closed.gov" / "txt").chmod(0)
-        the_plan = plan(shared.database.url, Nobodys(open_storage(shared.root)))
+        the_plan = plan(shared.database.url, Nobodys(shared.root))
     became = by_name(apply(shared.database.url, the_plan))
     assert became["closed.gov"].outcome is SubjectOutcome.FAILED
     assert "closed.gov/txt: Permission denied" in str(became["closed.gov"].reason)
@@ -293,18 +286,41 @@ def test_without_expectations_an_empty_storage_directory_is_plausible(stuck: Stu
     assert run(stuck)["a.gov"].outcome is SubjectOutcome.EMPTY
 
 
-def test_somebody_elses_lock_is_one_sentence(stuck: Stuck, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_somebody_elses_lock_is_waited_for_and_then_one_sentence(
+    stuck: Stuck, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The time to wait is cut short for the test; the lock is real."""
     if stuck.database.is_sqlite:
-        stuck = Stuck(Database(stuck.database.url.update_query_dict({"timeout": "0.2"})), stuck.root)
-    shorter = {
-        engine: tuple(each.replace("'10s'", "'200ms'") for each in statements)
-        for engine, statements in backfill.PREPARE_SQL.items()
-    }
-    monkeypatch.setattr(backfill, "PREPARE_SQL", shorter)
+        stuck = Stuck(Database(stuck.database.url.update_query_dict({"timeout": "0.1"})), stuck.root)
+    monkeypatch.setitem(postgresql.SETTINGS, "lock_timeout", "20ms")
+    monkeypatch.setattr(loop, "LOCK_PATIENCE_S", 0.2)
     stuck.site("a.gov")
     the_plan = planned(stuck)
+    said: list[str] = []
     with stuck.database.begin() as connection:
         connection.exec_driver_sql("UPDATE sites SET name = 'x'")
-        with pytest.raises(Unreachable, match=r"locked .*run the same again"):
-            apply(stuck.database.url, the_plan)
+        with pytest.raises(Unreachable, match=r"rows of sites stayed locked .*the same command goes on"):
+            apply(stuck.database.url, the_plan, on_wait=said.append)
+    assert said == ["somebody keeps rows of sites locked: trying again for 0 s"]
+    assert by_name(apply(stuck.database.url, the_plan))["a.gov"].outcome is SubjectOutcome.EMPTY
+
+
+@pytest.mark.parametrize("refused", [{0}, {39}, {7, 8}, set(range(40))], ids=["first", "last", "two", "all"])
+def test_refused_rows_fail_alone_wherever_they_are(stuck: Stuck, refused: set[int]) -> None:
+    for number in range(40):
+        stuck.site(f"s{number:02}.gov")
+    names = ", ".join(f"'s{number:02}.gov'" for number in refused)
+    if stuck.database.is_sqlite:
+        stuck.database.run(
+            f"CREATE TRIGGER no BEFORE UPDATE ON sites WHEN new.subdomain IN ({names}) "
+            "BEGIN SELECT raise(ABORT, 'not this one'); END"
+        )
+    else:
+        stuck.database.run(
+            f"ALTER TABLE sites ADD CHECK (subdomain NOT IN ({names}) OR current_stage IS NULL)"
+        )
+    became = apply(stuck.database.url, planned(stuck), batch_size=16)
+    failed = {int(r.subject.subdomain[1:3]) for r in became if r.outcome is SubjectOutcome.FAILED}
+    assert failed == refused
+    done = "SELECT count(*) FROM sites WHERE current_stage = 'completed'"
+    assert stuck.database.value(done) == 40 - len(refused)

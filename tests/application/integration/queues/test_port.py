@@ -7,8 +7,7 @@ import pytest
 from pipestate.core.errors import Unreachable
 from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues import clear
-from pipestate.pipeline.queues.depths import Figures, figures
-from pipestate.pipeline.queues.port import Blocked, Call, DamagedExport, Destination, Obstacle, Queues, State
+from pipestate.pipeline.queues.port import Blocked, Call, Destination, Obstacle, Queues, State
 from support.queue_scene import lines
 from support.queues import QUEUES, QueueBed
 
@@ -86,9 +85,7 @@ def test_reading_changes_nothing(jobs: QueueBed, queues: Queues) -> None:
     assert jobs.everything() == before
 
 
-def test_clear_takes_what_blocks_and_restore_brings_back_exactly_that(
-    jobs: QueueBed, queues: Queues, file: Path
-) -> None:
+def test_clear_takes_what_blocks_and_only_that(jobs: QueueBed, queues: Queues, file: Path) -> None:
     blocked = put_blocked(jobs)
     before = jobs.everything()
     plan = clear.plan(queues, (DEFERRED, FAILED))
@@ -98,28 +95,10 @@ def test_clear_takes_what_blocks_and_restore_brings_back_exactly_that(
     assert queues.blocked([DEFERRED, FAILED]) == []
     assert len(lines(file)) == 2
 
-    back = clear.plan_restore(queues, file)
-    assert figures(saved.job for saved, _, _ in back.to_do) == Figures(1, 1)
-    assert jobs.everything() != before, "a plan writes nothing"
-    assert clear.restore(queues, back) == back.expected
-    assert jobs.everything() == before
-
-    again = clear.plan_restore(queues, file)
-    assert [result.outcome for result in again.expected] == [SubjectOutcome.EXISTS] * 2
-    assert clear.restore(queues, again) == again.expected
-    assert jobs.everything() == before
-
-
-def test_a_job_that_comes_back_between_plan_and_apply_is_left_alone(
-    jobs: QueueBed, queues: Queues, file: Path
-) -> None:
-    put_blocked(jobs)
-    clear.apply(queues, clear.plan(queues, (DEFERRED, FAILED)), file)
-    first, second = clear.plan_restore(queues, file), clear.plan_restore(queues, file)
-    clear.restore(queues, first)
-    before = jobs.everything()
-    assert [result.outcome for result in clear.restore(queues, second)] == [SubjectOutcome.EXISTS] * 2
-    assert jobs.everything() == before
+    cleared = jobs.everything()
+    assert cleared != before
+    assert clear.apply(queues, clear.plan(queues, (DEFERRED, FAILED)), file) == []
+    assert jobs.everything() == cleared
 
 
 def test_what_was_deleted_by_somebody_else_is_gone(jobs: QueueBed, queues: Queues, file: Path) -> None:
@@ -130,16 +109,6 @@ def test_what_was_deleted_by_somebody_else_is_gone(jobs: QueueBed, queues: Queue
     ]
     assert before == [SubjectOutcome.GONE] * 2
     assert [result.outcome for result in clear.apply(queues, plan, file)] == [SubjectOutcome.GONE] * 2
-
-
-def test_the_file_of_another_queue_is_refused(jobs: QueueBed, queues: Queues, file: Path) -> None:
-    put_blocked(jobs)
-    clear.apply(queues, clear.plan(queues, (FAILED,)), file)
-    other = type("Other", (), {"format": "other/1"})()
-    with pytest.raises(
-        DamagedExport, match=f"cleared.jsonl:1: this was written as '{queues.format}', not as 'other/1'"
-    ):
-        clear.plan_restore(other, file)
 
 
 def test_progress_is_told_to_its_end(jobs: QueueBed, queues: Queues, file: Path) -> None:
@@ -153,10 +122,3 @@ def test_progress_is_told_to_its_end(jobs: QueueBed, queues: Queues, file: Path)
     )
     assert told[-1] == (2, 2)
     assert told == sorted(told)
-    restored: list[tuple[int, int]] = []
-    clear.restore(
-        queues,
-        clear.plan_restore(queues, file),
-        on_progress=lambda done, total: restored.append((done, total)),
-    )
-    assert restored == [(1, 2), (2, 2)]

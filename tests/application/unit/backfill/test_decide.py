@@ -1,7 +1,7 @@
 """What becomes of a stale row, from values alone: no database, no directory."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,8 +14,8 @@ from pipestate.pipeline.backfill.stale_rows import (
     decide,
 )
 from pipestate.pipeline.planning import Result, SubjectOutcome
-from pipestate.pipeline.schema import STAGES
-from pipestate.pipeline.storage import Documents
+from pipestate.pipeline.stages import STAGES
+from pipestate.pipeline.storage import Documents, Storage
 
 names = st.frozensets(st.sampled_from([f"c/{number}" for number in range(8)]))
 documents = st.builds(lambda pdfs, texts: Documents(dict.fromkeys(pdfs, "x.pdf"), texts), names, names)
@@ -23,17 +23,14 @@ expected = st.integers(0, 12)
 NOTHING = Documents({}, frozenset())
 
 
-@dataclass
-class Given:
+@dataclass(frozen=True)
+class Given(Storage):
     """A storage directory with the same documents for each site."""
 
     found: Documents = NOTHING
 
     def documents(self, _subdomain: str) -> Documents:
         return self.found
-
-    def sites(self) -> Iterator[str]:
-        return iter(())
 
 
 def decided(
@@ -44,7 +41,7 @@ def decided(
     stage: str | None = None,
     tally: DocumentTally | None = None,
 ) -> Result[SiteCounts]:
-    return decide(("a.gov", expected, has_site, stage), Given(found), tally or DocumentTally())
+    return decide(("a.gov", expected, has_site, stage), Given(Path(), found), tally or DocumentTally())
 
 
 def test_a_row_without_a_site_is_an_orphan() -> None:

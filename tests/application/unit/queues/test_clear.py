@@ -1,4 +1,4 @@
-"""Clearing and restoring by the port alone, over a queue that is a list in memory."""
+"""Clearing by the port alone, over a queue that is a list in memory."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues import clear
-from pipestate.pipeline.queues.clear import read_saved
 from pipestate.pipeline.queues.depths import Figures, figures
-from pipestate.pipeline.queues.port import Alive, Blocked, Call, Depth, Exported, Obstacle, Saved, State
+from pipestate.pipeline.queues.port import Alive, Blocked, Call, Depth, Exported, Obstacle, State
 from support.long_form import times
+from support.queue_scene import lines
 
 FAILED = Obstacle("ocr", State.FAILED, "ocr_page_job")
 DEFERRED = Obstacle("compilation", State.DEFERRED, "ocr_complete_coordinator")
@@ -25,7 +25,6 @@ class ListQueues:
 
     jobs: dict[str, int]
     obstacle: Obstacle = FAILED
-    format: str = "list/1"
     deleted: list[str] = field(default_factory=list)
 
     def depths(self, queues: Sequence[str]) -> list[Depth]:
@@ -59,17 +58,6 @@ class ListQueues:
             else:
                 yield SubjectOutcome.GONE if version is None else SubjectOutcome.CHANGED
 
-    def check(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
-        return (
-            SubjectOutcome.EXISTS if saved.job.id in self.jobs else SubjectOutcome.RESTORED for saved in jobs
-        )
-
-    def restore(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
-        for saved in jobs:
-            there = saved.job.id in self.jobs
-            self.jobs.setdefault(saved.job.id, saved.content["version"])
-            yield SubjectOutcome.EXISTS if there else SubjectOutcome.RESTORED
-
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
@@ -81,7 +69,7 @@ def test_every_job_is_in_the_file_before_the_first_is_deleted(file: Path) -> Non
     told: list[tuple[int, int, list[str]]] = []
 
     def exported(number: int) -> None:
-        told.append((number, len(read_saved(file, queues.format)), list(queues.deleted)))
+        told.append((number, len(lines(file)), list(queues.deleted)))
 
     clear.apply(queues, clear.plan(queues, (DEFERRED, FAILED)), file, on_exported=exported)
     assert told == [(2500, 2500, [])]
@@ -117,11 +105,7 @@ def test_whatever_others_do_meanwhile_each_result_is_what_happened(
 
     results = clear.apply(queues, plan, file, on_exported=meanwhile)
     assert [result.subject.id for result in results] == [job for job, v in at_first.items() if v % 2 == 0]
-    saved = (
-        {each.job.id: each.content["version"] for each in read_saved(file, "list/1")}
-        if queues.deleted
-        else {}
-    )
+    saved = {line["id"]: line["version"] for line in lines(file)}
     for result in results:
         job = result.subject.id
         if result.outcome is SubjectOutcome.DELETED:
@@ -131,6 +115,3 @@ def test_whatever_others_do_meanwhile_each_result_is_what_happened(
             assert queues.jobs.get(job) == at_deletion.get(job)
     untouched = {job: version for job, version in at_deletion.items() if job not in queues.deleted}
     assert queues.jobs == untouched
-    if queues.deleted:
-        clear.restore(queues, clear.plan_restore(queues, file))
-        assert {job: queues.jobs[job] for job in at_deletion} == at_deletion

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from pipestate.pipeline.cli.queue_formats import COLUMNS, print_depths
+from pipestate.pipeline.cli.queues import COLUMNS, print_depths
 from pipestate.pipeline.queues.depths import Figures, QueueState
 from pipestate.pipeline.queues.port import Depth
 

@@ -14,7 +14,7 @@ from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.port import Alive, Destination
 from pipestate.pipeline.reconcile.decide import Action, Recovery, Rules, decide
 from pipestate.pipeline.reconcile.stuck import Counters, StuckSite
-from pipestate.pipeline.schema import STAGES
+from pipestate.pipeline.stages import STAGES
 from pipestate.pipeline.storage import Documents
 
 SITE = "a.gov"

@@ -10,11 +10,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pipestate.pipeline.planning import SubjectOutcome
-from pipestate.pipeline.queues.port import Alive, Blocked, Call, Depth, Exported, Obstacle, Saved
+from pipestate.pipeline.queues.port import Alive, Blocked, Call, Depth, Exported, Obstacle
 from pipestate.pipeline.queues.rq import clear
-from pipestate.pipeline.queues.rq.calls import look_up
-from pipestate.pipeline.queues.rq.connection import connected, registry_key, text
-from pipestate.pipeline.queues.rq.stored_job import FORMAT
+from pipestate.pipeline.queues.rq.jobs import connected, look_up, registry_key, text
 
 if TYPE_CHECKING:
     from redis import Redis
@@ -32,8 +30,6 @@ def connect(url: str) -> Iterator["RqQueues"]:
 
 class RqQueues:
     """The port `Queues`, for RQ."""
-
-    format = FORMAT
 
     def __init__(self, redis: "Redis") -> None:
         self.redis = redis
@@ -92,12 +88,6 @@ class RqQueues:
 
     def clear(self, jobs: Sequence[Exported]) -> Iterator[SubjectOutcome]:
         return clear.clear(self.redis, jobs)
-
-    def check(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
-        return clear.check(self.redis, jobs)
-
-    def restore(self, jobs: Sequence[Saved]) -> Iterator[SubjectOutcome]:
-        return clear.restore(self.redis, jobs)
 
     def _queue(self, name: str) -> "Queue":
         from rq import Queue

@@ -1,22 +1,23 @@
-"""Restoring what was cleared, on a real Redis: byte for byte, once, and nothing that is there again."""
+"""Jobs put back by the script of the operations page, on a real Redis: byte for byte, and only missing ones."""
 
 import json
 import time
+from base64 import b64decode, b64encode
 from pathlib import Path
 
 import pytest
 from redis import Redis
+from redis.exceptions import ResponseError
 from rq.group import Group
 from rq.job import Job, JobStatus
 from rq.queue import Queue
 
-from pipestate.pipeline.planning import SubjectOutcome
 from pipestate.pipeline.queues import clear
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.queues.depths import Figures, figures
-from pipestate.pipeline.queues.port import DamagedExport
-from pipestate.pipeline.queues.rq import RqQueues, connection
-from support.queue_scene import OCR, Scene, contents, lines
+from pipestate.pipeline.queues.rq import RqQueues
+from pipestate.pipeline.queues.rq import jobs as stored
+from support.queue_scene import OCR, Scene, contents, lines, put_back
 
 OBSTACLES = QueueConfig().obstacles()
 
@@ -29,11 +30,6 @@ def file(tmp_path: Path) -> Path:
 def clear_all(scene: Scene, file: Path) -> None:
     queues = RqQueues(scene.redis)
     clear.apply(queues, clear.plan(queues, OBSTACLES), file)
-
-
-def restore_all(scene: Scene, file: Path) -> list[SubjectOutcome]:
-    queues = RqQueues(scene.redis)
-    return [result.outcome for result in clear.restore(queues, clear.plan_restore(queues, file))]
 
 
 def dumped(redis: Redis) -> dict[bytes, tuple[object, int]]:
@@ -65,9 +61,10 @@ def test_the_scene_of_the_runbook_comes_back(scene: Scene, file: Path) -> None:
     scene.redis.hdel(half.key, "data")
     before = dumped(scene.redis)
     clear_all(scene, file)
-    assert restore_all(scene, file) == [SubjectOutcome.RESTORED] * (82 + 404)
+    assert scene.redis.zcard("rq:failed:ocr") == 20 + 1
+    put_back(scene.redis, file)
     same(before, dumped(scene.redis))
-    assert set(restore_all(scene, file)) == {SubjectOutcome.EXISTS}
+    put_back(scene.redis, file)
     same(before, dumped(scene.redis))
 
 
@@ -77,7 +74,7 @@ def test_a_restored_job_is_one_for_rq(scene: Scene, file: Path) -> None:
     failed = scene.run(OCR, "a.ca.us", Path("x.pdf"))
     clear_all(scene, file)
     assert not Job.exists(failed.id, scene.redis)
-    restore_all(scene, file)
+    put_back(scene.redis, file)
     again = Job.fetch(failed.id, scene.redis)
     assert (again.args, again.get_status()) == (("a.ca.us", Path("x.pdf")), JobStatus.FAILED)
     result = again.latest_result()
@@ -103,7 +100,7 @@ def test_a_group_gets_its_job_back(scene: Scene, file: Path) -> None:
     before = dumped(scene.redis)
     clear_all(scene, file)
     assert scene.redis.keys("rq:group*") == []
-    restore_all(scene, file)
+    put_back(scene.redis, file)
     same(before, dumped(scene.redis))
 
 
@@ -113,20 +110,20 @@ def test_bytes_that_are_no_text_come_back(queues_url: str, scene: Scene, file: P
     scene.redis.xadd(f"rq:results:{job.id}", {b"\xff": b"\xfe\x00"})
     scene.redis.sadd(job.dependents_key, b"\xe9")
     before = contents(scene.redis)
-    with connection.connected(queues_url) as redis:
+    with stored.connected(queues_url) as redis:
         clear_all(Scene(redis), file)
-        restore_all(Scene(redis), file)
+        put_back(redis, file)
     assert contents(scene.redis) == before
 
 
 def test_an_id_that_is_no_text_is_cleared_and_comes_back(queues_url: str, scene: Scene, file: Path) -> None:
     scene.redis.zadd("rq:failed:ocr", {b"caf\xe9": 7.25})
     before = contents(scene.redis)
-    with connection.connected(queues_url) as redis:
+    with stored.connected(queues_url) as redis:
         odd = Scene(redis)
         clear_all(odd, file)
         assert contents(scene.redis) == {}
-        assert restore_all(odd, file) == [SubjectOutcome.RESTORED]
+        put_back(redis, file)
     assert contents(scene.redis) == before
 
 
@@ -134,7 +131,7 @@ def test_a_job_that_was_enqueued_again_is_left_alone(scene: Scene, file: Path) -
     first, second = scene.fail_many(2)
     clear_all(scene, file)
     scene.enqueue("ocr", OCR, "b.ca.us", job_id=first.id)
-    assert sorted(restore_all(scene, file)) == [SubjectOutcome.EXISTS, SubjectOutcome.RESTORED]
+    put_back(scene.redis, file)
     assert Job.fetch(first.id, scene.redis).args == ("b.ca.us",)
     assert scene.redis.zrange("rq:failed:ocr", 0, -1) == [second.id.encode()]
 
@@ -145,10 +142,7 @@ def test_what_would_have_expired_does_not_come_back(scene: Scene, file: Path) ->
     scene.redis.pexpire(f"rq:results:{lasting.id}", 300)
     clear_all(scene, file)
     time.sleep(0.4)
-    plan = clear.plan_restore(RqQueues(scene.redis), file)
-    outcomes = {result.subject.job.id: result.outcome for result in plan.expected}
-    assert outcomes == {dying.id: SubjectOutcome.EXPIRED, lasting.id: SubjectOutcome.RESTORED}
-    assert restore_all(scene, file).count(SubjectOutcome.RESTORED) == 1
+    put_back(scene.redis, file)
     assert Job.exists(lasting.id, scene.redis)
     assert not Job.exists(dying.id, scene.redis)
     assert scene.redis.exists(f"rq:results:{lasting.id}") == 0
@@ -160,7 +154,7 @@ def test_what_expires_later_expires_at_the_same_moment(scene: Scene, file: Path)
     before = time.time() * 1000 + scene.redis.pttl(job.key)
     clear_all(scene, file)
     time.sleep(0.3)
-    restore_all(scene, file)
+    put_back(scene.redis, file)
     assert abs(time.time() * 1000 + scene.redis.pttl(job.key) - before) < 100
 
 
@@ -172,7 +166,7 @@ def test_the_runs_of_a_dead_worker_stay_away(scene: Scene, file: Path) -> None:
         Execution.create(job, 600, pipeline)
         pipeline.execute()
     clear_all(scene, file)
-    restore_all(scene, file)
+    put_back(scene.redis, file)
     assert scene.redis.keys("rq:execution*") == []
     assert scene.redis.zcard("rq:wip:ocr") == 0
 
@@ -189,33 +183,38 @@ def test_of_two_lines_for_a_job_the_last_counts(scene: Scene, file: Path) -> Non
     before = contents(scene.redis)
     clear_all(scene, file)
     assert len(lines(file)) == 2
-    assert restore_all(scene, file) == [SubjectOutcome.RESTORED]
+    put_back(scene.redis, file)
     assert contents(scene.redis) == before
 
 
 def test_a_restored_job_can_be_cleared_again(scene: Scene, file: Path) -> None:
     scene.defer(on=scene.fail_many(3))
     clear_all(scene, file)
-    restore_all(scene, file)
+    put_back(scene.redis, file)
     plan = clear.plan(RqQueues(scene.redis), OBSTACLES)
     assert figures(result.subject for result in plan.to_do) == Figures(1, 3)
     clear_all(scene, file)
     assert contents(scene.redis) == {b"rq:queues": contents(scene.redis)[b"rq:queues"]}
 
 
-@pytest.mark.parametrize("missing", ["data", "results", "score", "dependency_ids", "expires_at"])
-def test_a_line_without_what_restores_it_is_refused_before_anything_is_written(
-    scene: Scene, file: Path, missing: str
-) -> None:
-    from pipestate.pipeline.queues.clear import _digest
+def test_an_altered_value_is_refused_by_redis(scene: Scene, file: Path) -> None:
+    (job,) = scene.fail_many(1)
+    clear_all(scene, file)
+    (line,) = lines(file)
+    value = bytearray(b64decode(line["keys"][job.key][0]))
+    value[5] ^= 1
+    line["keys"][job.key][0] = b64encode(value).decode()
+    file.write_text(json.dumps(line))
+    with pytest.raises(ResponseError, match="DUMP payload version or checksum are wrong"):
+        put_back(scene.redis, file)
+    assert not Job.exists(job.id, scene.redis)
 
+
+def test_half_a_line_stops_the_script_before_anything_is_written(scene: Scene, file: Path) -> None:
     scene.fail_many(2)
     clear_all(scene, file)
-    first, second = lines(file)
-    del second[missing], second["sha256"]
-    file.write_text(f"{json.dumps(first)}\n{json.dumps({**second, 'sha256': _digest(second)})}\n")
-    with pytest.raises(
-        DamagedExport, match=r"cleared.jsonl:2: this job cannot be read .*nothing was restored"
-    ):
-        restore_all(scene, file)
-    assert scene.redis.zcard("rq:failed:ocr") == 0
+    before = contents(scene.redis)
+    file.write_text(file.read_text()[:-20])
+    with pytest.raises(ValueError, match=r"Unterminated string|delimiter|Expecting"):
+        put_back(scene.redis, file)
+    assert contents(scene.redis) == before

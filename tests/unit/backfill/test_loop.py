@@ -1,13 +1,12 @@
 """A backfill waits for replicas, and its patience ends."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from sqlalchemy.exc import DBAPIError
 
-from pipestate.backfill import session
-from pipestate.backfill.forecast import LARGEST, SHORTEST_S, SMALLEST, TARGET_S, Pace
-from pipestate.backfill.session import Hold
-from pipestate.backfill.source import Key
+from pipestate.backfill import loop
+from pipestate.backfill.loop import LARGEST, SHORTEST_S, SMALLEST, TARGET_S, BatchLoop, Pace
 from pipestate.core.errors import Unreachable
 
 
@@ -21,15 +20,29 @@ class Replicas:
         return self.behind.pop(0) if len(self.behind) > 1 else self.behind[0]
 
 
+class Waiting(BatchLoop[None]):
+    """A loop that only waits."""
+
+    def __init__(self, replicas: Any, max_lag: float | None) -> None:
+        self.connection, self.engine, self.max_lag_s = cast("Any", None), replicas, max_lag
+        self.said: list[str] = []
+        self.on_wait, self.quiet_until = self.said.append, 0.0
+
+    def batch(self, size: int) -> None: ...
+    def committed(self, done: None) -> bool:
+        return False
+
+    def refused(self, error: DBAPIError) -> None: ...
+
+
 def held(replicas: Any, max_lag: float | None) -> list[str]:
-    said: list[str] = []
-    nothing: Any = None
-    Hold(nothing, replicas, Key("orders", "id"), max_lag, said.append).while_replicas_are_behind()
-    return said
+    waiting = Waiting(replicas, max_lag)
+    waiting.wait_for_replicas()
+    return waiting.said
 
 
 def test_it_waits_until_the_slowest_replica_is_near_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(loop, "FIRST_PAUSE_S", 0.0)
     replicas = Replicas(9.5, 4.0, 0.2)
     assert held(replicas, 1.0) == ["a replica is 9.5 s behind: waiting until it is at most 1 s"]
     assert replicas.behind == [0.2]
@@ -37,8 +50,8 @@ def test_it_waits_until_the_slowest_replica_is_near_enough(monkeypatch: pytest.M
 
 
 def test_its_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "FIRST_PAUSE_S", 0.0)
-    monkeypatch.setattr(session, "LAG_PATIENCE_S", 0.01)
+    monkeypatch.setattr(loop, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(loop, "LAG_PATIENCE_S", 0.01)
     with pytest.raises(Unreachable, match=r"more than 1 s behind .* what is done stays done"):
         held(Replicas(9.5), 1.0)
 
