@@ -53,11 +53,11 @@ SHAPES: Shapes = {
     "RecordedRehearsal": "at by revisions clone rows longest_stall_ms noise_ms bounded ok unchanged",
     # fleet
     "Answer": "name url=shown_url schema exit_code error dialect server_version revision head duration_ms summary "
-    "phases drift pending next=pending.next upgrade warnings",
+    "phases drift pending next upgrade warnings",
     "PhaseFound": "phase=name gate wrong",
     "TenantUpgrade": "wave outcome before applied waiting held",
     "Fleet": "exit_code databases=total asked interrupted=is_interrupted duration_ms exit_codes=codes groups drifted "
-    "repeated left waves shard stopped",
+    "repeated left waves stopped",
     "Group": "databases=names first=names revision=state.revision closed=state.closed error=state.error",
     "Tenant": "source url=address",
     # rehearse
@@ -149,7 +149,6 @@ def answer_as_data(answer: "Answer") -> dict[str, Any]:
     data = {**VERSION, "kind": "database", **as_plain(answer)}
     data["summary"] = data["summary"] or None
     data["drift"] = drift_as_data(answer.drift)
-    data["pending"] = list(answer.pending.revisions) if answer.pending else None
     if answer.upgrade is not None:  # those that are pending now
         data["pending"] = [each for each in answer.upgrade.pending if each not in answer.upgrade.applied]
         done = answer.upgrade
