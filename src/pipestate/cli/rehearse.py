@@ -124,11 +124,11 @@ def job_on(
         yield Job(where.url, production.url, project, chain, locate)
         return
     from pipestate.project.graph import find_targets
-    from pipestate.rehearse.copying.require import require_worth
+    from pipestate.rehearse.run import require_pending
 
     source = where.source(production)
     since = find_targets(chain, from_) if from_ is not None else ()
-    require_worth(source, chain, locate, find_targets(chain, to), since, record=record)
+    require_pending(source, chain, locate, find_targets(chain, to), since, record=record)
     with _made(source, where) as clone:
         yield Job(clone.url, source, project, chain, locate, clone.called)
 

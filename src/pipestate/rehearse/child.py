@@ -2,8 +2,8 @@
 
 1. Read the job from stdin: the clone with its password, the project, the steps.
 2. If the run is measured, run env.py once without revisions: the waits seen then are noise.
-3. Run the steps through env.py, pass every gate, and refuse any other database. If the job has statements, prepare
-   them before and after each step. If the job waits, wait before each revision for a line on stdin.
+3. Run the steps through env.py, pass every gate, and refuse any other database. If the job
+   waits, wait before each revision for a line on stdin.
 
 The recorder times every statement of a revision, and reads its locks. Output of env.py and the revisions is written
 to stderr.
@@ -39,8 +39,7 @@ from pipestate.migration.failure import explain
 from pipestate.migration.gate import gate_listener
 from pipestate.migration.upgrade import alembic_config, only_on
 from pipestate.project.find import Project, find_described
-from pipestate.rehearse.child_process import first_word
-from pipestate.rehearse.compat import prepare
+from pipestate.rehearse.child_process import first_word, ini_directory, near
 from pipestate.verify.report import Report
 
 Tell = Callable[..., None]
@@ -75,15 +74,18 @@ EMPTY_S = 0.5
 class Recorder:
     """Reports the statements of each revision, on all connections that its env.py makes."""
 
-    def __init__(self, tell: Tell, versions: Sequence[Path], wait: Callable[[], object] = str) -> None:
+    def __init__(
+        self, tell: Tell, versions: Sequence[Path], root: Path, wait: Callable[[], object] = str
+    ) -> None:
         self.tell = tell
+        self.root = root
         self.wait = wait
         self.versions = [path.resolve() for path in versions]
         self.revision: str | None = None
-        self._source: str | None = None
+        self._source = ""
         self._start = 0.0
         self._silent = False
-        self._path: str | None = None
+        self._path: str = ""
         self._places: dict[str, bool] = {}
 
     def follow(self, steps: Steps) -> Steps:
@@ -101,7 +103,7 @@ class Recorder:
     def begin(self, step: RevisionStep) -> None:
         """Report that a revision begins, and wait for the parent if asked to."""
         script: Any = step.revision
-        self.revision, self._path = str(script.revision), str(script.path)
+        self.revision, self._path = str(script.revision), near(str(script.path), self.root)
         self.tell("revision", revision=self.revision, path=self._path, at=time.monotonic())
         self.wait()
 
@@ -141,14 +143,14 @@ class Recorder:
         cause: BaseException | None = error
         while cause is not None:
             frames = [
-                f"{file}:{line}"
+                f"{near(file, self.root)}:{line}"
                 for frame, line in walk_tb(cause.__traceback__)
                 if self._is_of_a_revision(file := frame.f_code.co_filename)
             ]
             if frames:
                 return frames[-1]
             cause = cause.__cause__
-        return self._path
+        return self._path or None
 
     @contextmanager
     def silent(self) -> Iterator[None]:
@@ -167,13 +169,13 @@ class Recorder:
         with self.silent():
             return [list(row) for row in connection.exec_driver_sql(query)]
 
-    def _line(self) -> str | None:
+    def _line(self) -> str:
         """Find the running line of a revision; only the file if a Contract runs for it."""
         frame = sys._getframe(1)
         while frame is not None:
             file = frame.f_code.co_filename
             if self._is_of_a_revision(file):
-                return f"{file}:{frame.f_lineno}"
+                return f"{near(file, self.root)}:{frame.f_lineno}"
             frame = frame.f_back  # type: ignore[assignment]
         return self._path
 
@@ -238,7 +240,7 @@ def main() -> int:
     url = parse_url(job["url"])
     project = find_described(job["project"])
     wait = sys.stdin.readline if job["waits"] else str
-    recorder = Recorder(tell, project.versions, wait)
+    recorder = Recorder(tell, project.versions, ini_directory(project), wait)
     try:
         _migrate(job, url, project, recorder)
         tell("done", at=time.monotonic())
@@ -274,18 +276,8 @@ def _migrate(job: Mapping[str, Any], url: URL, project: Project, recorder: Recor
         if job["measured"]:
             recorder.tell("empty", at=time.monotonic())
             _run_nothing(config)
-        _tell_prepared(job, url, recorder, None)
         for direction, target in job["steps"]:
             getattr(command, direction)(config, target)
-            _tell_prepared(job, url, recorder, target)
-
-
-def _tell_prepared(job: Mapping[str, Any], url: URL, recorder: Recorder, after: str | None) -> None:
-    """Report the results of preparing today's statements."""
-    if job["statements"]:
-        with recorder.silent():
-            found = [[each.error, each.columns, each.plan_error] for each in prepare(url, job["statements"])]
-        recorder.tell("prepared", after=after, found=found)
 
 
 def _tell_gate(tell: Tell, revision: str, report: Report) -> None:

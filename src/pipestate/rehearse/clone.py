@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import URL, Connection, text
 
@@ -155,13 +154,6 @@ def tables_of(clone: URL) -> list[Table]:
     """List the tables, the largest first, except the ledger and the version table."""
     with db.reader(clone) as connection:
         return [Table(**row._mapping) for row in connection.execute(TABLES)]
-
-
-def server_version(clone: URL) -> str:
-    """Return the version of the clone's server or library."""
-    with db.reader(clone) as connection:
-        version: Any = connection.dialect.server_version_info or ()
-        return f"{connection.dialect.name} {'.'.join(str(part) for part in version)}".strip()
 
 
 @dataclass(frozen=True, slots=True)

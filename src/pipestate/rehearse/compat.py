@@ -25,23 +25,18 @@ from pipestate.ledger.record import COMPAT, Rehearsed
 from pipestate.ledger.statements import Objects, changed_names, make_watch, read_objects
 from pipestate.rehearse.child_process import (
     Begins,
-    Column,
+    Begun,
     Failure,
-    Prepared,
     Trace,
     first_word,
+    ini_directory,
+    near,
     no_progress,
     refusal,
     run_child,
 )
-from pipestate.rehearse.clone import HIDDEN_COLUMN, Job, migrated, require_clone
-from pipestate.rehearse.run import (
-    apply_unjudged,
-    files_of,
-    pending_revisions,
-    require_recordable,
-    write_record,
-)
+from pipestate.rehearse.clone import HIDDEN_COLUMN, Job, migrated
+from pipestate.rehearse.run import start, write_record
 from pipestate.runbook.statement import statements, tokens
 
 PARAMETERS = "SELECT cardinality(parameter_types) FROM pg_catalog.pg_prepared_statements WHERE name = 'pipestate_compat'"
@@ -58,6 +53,21 @@ UTILITIES = re.compile(
     "REVOKE|ROLLBACK|SAVEPOINT|SECURITY|SET|SHOW|START|TRUNCATE|UNLISTEN|VACUUM"
 )
 QUERIES = text(named_query("rehearse", "statements"))
+
+
+Column = tuple[str, str]  # name and type
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The error of preparing or planning a statement, and the columns that it returns, if known."""
+
+    error: str | None
+    columns: tuple[Column, ...] | None = None
+    plan_error: str | None = None
+
+
+States = Sequence[tuple[str | None, Sequence[Prepared]]]  # of all statements, after each revision
 
 
 def prepare(url: URL, given: Sequence[str]) -> list[Prepared]:
@@ -219,27 +229,31 @@ def compat(
     begins: Begins = no_progress,
 ) -> Compat:
     """Prepare the statements on the clone before and after each pending revision after `since`."""
-    if record:
-        require_recordable(job)
     if engine_of(job.clone).IS_FILE:
         raise ConfigError(f"{shown(job.clone)} is not PostgreSQL: compat prepares statements on a server")
-    position = require_clone(job.clone, job.production, job.locate)
-    needed = pending_revisions(job.chain, position, wanted, since)
-    files = files_of(job, needed) if record else {}
+    position, needed, files = start(job, wanted, since, say, record=record)
     steps = [("upgrade", revision) for revision in needed]
-    with migrated(job.clone):
-        position = apply_unjudged(job, position, since, say)
-    _require_some(given, prepare(job.clone, given))
+    states: list[tuple[str | None, Sequence[Prepared]]] = [(None, prepare(job.clone, given))]
+    _require_some(given, states[0][1])
     counted = many(len(steps), "revision")
     say(f"preparing {many(len(given), 'statement')} before and after {counted}")
-    start = time.monotonic()
+    begin = time.monotonic()
     before = _objects(job)
     with migrated(job.clone):
-        trace = run_child(job, steps, given, begins)
-        if not trace.prepared or (len(trace.prepared) == 1 and not trace.begun):
+
+        def take(begun: Begun) -> None:
+            begins(begun)
+            if len(trace.begun) > 1:  # the revision before it is committed
+                states.append((trace.begun[-2].revision, prepare(job.clone, given)))
+
+        trace = Trace(begins=take)
+        run_child(job, steps, trace, waits=True)
+        if not trace.begun:
             raise refusal(trace)
-        made = compare(job, position.current, given, trace)
-    made = replace(made, duration_ms=(time.monotonic() - start) * 1000)
+        if trace.failure is None:
+            states.append((trace.begun[-1].revision, prepare(job.clone, given)))
+        made = compare(job, position.current, given, states, trace.failure)
+    made = replace(made, duration_ms=(time.monotonic() - begin) * 1000)
     if record:
         changed = changed_names(before, _objects(job)) if made.failure is None else []
         write_record(job, _as_record(made, files, _watch(job, made, files, changed, given)))
@@ -257,7 +271,7 @@ def _watch(
     """List the statements that `disuse` watches, and those that the revisions leave untouched."""
     touched = {each.statement for each in (*made.broken, *made.changed, *made.unprepared)}
     broken = [(each.statement, each.revision) for each in made.broken]
-    assert job.production is not None, "require_recordable has seen it"
+    assert job.production is not None, "`start` has seen it"
     with db.reader(job.production) as connection:
         return make_watch(connection, changed, files, broken, set(given) - touched)
 
@@ -289,9 +303,11 @@ def _require_some(given: Sequence[str], found: Sequence[Prepared]) -> None:
         )
 
 
-def compare(job: Job, before: str | None, given: Sequence[str], trace: Trace) -> Compat:
+def compare(
+    job: Job, before: str | None, given: Sequence[str], prepared: States, failure: Failure | None
+) -> Compat:
     """Find broken statements and changed columns, each with its revision."""
-    first = trace.prepared[0][1]
+    first = prepared[0][1]
     unprepared = tuple(
         StatementResult(statement, each.error, reason=find_reason(statement, each.error))
         for statement, each in zip(given, first, strict=True)
@@ -300,18 +316,17 @@ def compare(job: Job, before: str | None, given: Sequence[str], trace: Trace) ->
     broken: list[StatementResult] = []
     changed: list[StatementResult] = []
     for number, statement in enumerate(given):
-        states = [(revision, found[number]) for revision, found in trace.prepared]
+        states = [(revision, found[number]) for revision, found in prepared]
         if states[0][1].error:
             continue
         errors = [(revision, _error(states[0][1], each)) for revision, each in states]
         was, now = states[0][1], states[-1][1]
         if any(error for _, error in errors):
             revision, what = _breakage(errors)
-            broken.append(StatementResult(statement, what, revision, str(job.chain.by_id[revision].path)))
+            broken.append(StatementResult(statement, what, revision, _path(job, revision)))
         elif now.columns != was.columns:
             revision = _since(states)
-            path = str(job.chain.by_id[revision].path)
-            changed.append(StatementResult(statement, _difference(was, now), revision, path))
+            changed.append(StatementResult(statement, _difference(was, now), revision, _path(job, revision)))
     return Compat(
         job.clone_name,
         before,
@@ -320,8 +335,12 @@ def compare(job: Job, before: str | None, given: Sequence[str], trace: Trace) ->
         tuple(broken),
         tuple(changed),
         unprepared,
-        trace.failure,
+        failure,
     )
+
+
+def _path(job: Job, revision: str) -> str:
+    return near(str(job.chain.by_id[revision].path), ini_directory(job.project))
 
 
 def _error(first: Prepared, each: Prepared) -> str | None:

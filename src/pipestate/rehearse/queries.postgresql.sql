@@ -25,16 +25,15 @@ AND n.nspname NOT IN ('information_schema', 'pipestate') AND (SELECT string_agg(
 FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
 IS DISTINCT FROM 'version_num' ORDER BY pg_table_size(c.oid) DESC, 3
 
--- name: oldest_transaction
-SELECT EXTRACT(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_catalog.pg_locks l
-JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE l.relation = to_regclass(:name) AND l.granted
-AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-AND a.pid <> pg_backend_pid()
-
--- name: planned_rows
+-- name: production_figures
 -- A table that was never analysed has -1 rows; before PostgreSQL 14, zero pages.
-SELECT CASE WHEN relkind = 'p' OR pg_relation_size(oid) = 0 THEN 0 WHEN reltuples >= 0 AND relpages > 0
-THEN reltuples::int8 END AS rows, pg_table_size(oid) AS bytes FROM pg_catalog.pg_class WHERE oid = to_regclass(:name)
+SELECT wanted.name, CASE WHEN c.relkind = 'p' OR pg_relation_size(c.oid) = 0 THEN 0
+WHEN c.reltuples >= 0 AND c.relpages > 0 THEN c.reltuples::int8 END AS rows, pg_table_size(c.oid) AS bytes,
+(SELECT EXTRACT(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_catalog.pg_locks l
+JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE l.relation = c.oid AND l.granted
+AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+AND a.pid <> pg_backend_pid()) AS oldest_s
+FROM unnest(CAST(:names AS text[])) AS wanted (name) JOIN pg_catalog.pg_class c ON c.oid = to_regclass(wanted.name)
 
 -- name: prepare_locks
 PREPARE pipestate_locks AS SELECT l.relation::int8, l.mode, l.granted, a.backend_type FROM pg_catalog.pg_locks l

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipestate.database.urls import shown
-from pipestate.verify.report import Outcome, count
+from pipestate.verify.report import count
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pipestate.rehearse.impact import Rehearsal, TableImpact
     from pipestate.status.model import Status
     from pipestate.status.plan import ChainPlan
-    from pipestate.verify.report import PhaseReport, Report
+    from pipestate.verify.report import Report
 
 Shapes = Mapping[str, str]
 VERSION = {"schema_version": 1}
@@ -62,11 +62,11 @@ SHAPES: Shapes = {
     "Tenant": "source url=address",
     # rehearse
     "Rehearsal": "clone server before after duration_ms noise_ms longest_stall_ms max_stall_ms=limit_ms failure "
-    "revisions phases findings writes there_and_back=returned not_probed not_tried autovacuum",
+    "revisions findings writes there_and_back=returned not_probed not_tried autovacuum",
     "RevisionImpact": "revision path duration_ms gates tables",
     "TableImpact": "table rows production_rows scale bytes modes rewritten taken_at=taken_by.source "
     "spent_at=spent_by.source bounded bounded_by=bounded waited_for_reader_ms=encounter.waited_ms lock_timeout_ms "
-    "held_ms queued_ms writer_ms reader_ms rows_ms stall_ms production_stall_ms",
+    "held_ms queued_ms writer_ms reader_ms rows_ms stall_ms production_stall_ms oldest_transaction_s=oldest_s",
     "Return": "ok back again failure",
 }
 
@@ -189,10 +189,6 @@ def rehearsal_as_data(found: "Rehearsal") -> dict[str, Any]:
         }
         for revision in found.revisions
     ]
-    data["phases"] = [
-        {"phase": asked.phase, "before": _gate(asked.before), "after": _gate(asked.after)}
-        for asked in found.phases
-    ]
     return data
 
 
@@ -206,11 +202,4 @@ def _table(found: "Rehearsal", table: "TableImpact") -> dict[str, Any]:
         "modes": [spelt(mode) for mode in table.modes],
         "bounded_by": known_by if table.bounded is not None and STRONGEST in table.modes else None,
         "noise": table.stall_ms < found.noise_floor_ms,
-        "oldest_transaction_s": found.oldest.get(table.table),
     }
-
-
-def _gate(found: "PhaseReport") -> dict[str, Any]:
-    shapes = {"Verdict": "id=check_id outcome level message"}
-    ran = [verdict for verdict in found.checks if verdict.outcome is not Outcome.SKIPPED]
-    return {"gate": str(found.gate), "checks": as_plain(ran, shapes)}
