@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from pipestate.rehearse.child_process import Begun
     from pipestate.rehearse.clone import Job
-    from pipestate.rehearse.copying.make import Clone
     from pipestate.rehearse.copying.require import WantedClone
 
 
@@ -129,21 +128,17 @@ def job_on(
     source = where.source(production)
     since = find_targets(chain, from_) if from_ is not None else ()
     require_pending(source, chain, locate, find_targets(chain, to), since, record=record)
-    with _made(source, where) as clone:
-        yield Job(clone.url, source, project, chain, locate, clone.called)
-
-
-@contextmanager
-def _made(production: "URL", where: Where) -> Iterator["Clone"]:
-    """Make the clone, with a progress bar until it is ready."""
-    from pipestate.rehearse.copying.make import CopyOutput, cloned
+    from pipestate.database.urls import shown
+    from pipestate.rehearse.copying.make import cloned
 
     assert where.wanted is not None
     with ExitStack() as stack:
         with progress("copying production", "MB") as bar:
-            output = CopyOutput(tell, lambda done, total: bar(-(-done // MB), -(-total // MB)))
-            clone = stack.enter_context(cloned(production, where.wanted, output))
-        yield clone
+            made = cloned(
+                source, where.wanted, tell, lambda done, total: bar(-(-done // MB), -(-total // MB))
+            )
+            clone = stack.enter_context(made)
+        yield Job(clone, source, project, chain, locate, f"a clone of {shown(source)}")
 
 
 def tell(said: str) -> None:

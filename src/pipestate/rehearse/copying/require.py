@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pipestate.core.errors import ConfigError
 from pipestate.core.text import many, size
@@ -90,13 +89,14 @@ def find_pg_dump(found: Inventory, version: int) -> Path:
     if not found.over_tls:
         return embedded_binaries(version) / "pg_dump"
     if on_path := shutil.which("pg_dump"):
-        quiet: dict[str, Any] = {
-            "stdin": subprocess.DEVNULL,
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.DEVNULL,
-        }
         with suppress(OSError, subprocess.TimeoutExpired):
-            done = subprocess.run([on_path, "--version"], check=False, timeout=CONNECT_TIMEOUT_S, **quiet)
+            done = subprocess.run(
+                [on_path, "--version"],
+                check=False,
+                timeout=CONNECT_TIMEOUT_S,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+            )
             number = re.search(rb"\(PostgreSQL\) (\d+)", done.stdout)
             if number is not None and found.version <= int(number[1]) <= version:
                 return Path(on_path)
