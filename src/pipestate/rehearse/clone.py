@@ -171,8 +171,3 @@ class Job:
     def clone_name(self) -> str:
         """The clone's name in a result; a clone that we made has a label instead of its URL."""
         return self.called or shown(self.clone)
-
-    def where(self) -> str | None:
-        """Return the current revision of the clone."""
-        with db.reader(self.clone) as connection:
-            return self.locate(connection).current

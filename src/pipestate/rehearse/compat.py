@@ -28,7 +28,6 @@ from pipestate.rehearse.child_process import (
     Begun,
     Failure,
     Trace,
-    first_word,
     ini_directory,
     near,
     no_progress,
@@ -47,11 +46,6 @@ NOT_ONE = "it is not one statement"
 EXTENSION = "pg_stat_statements"
 HIDDEN = "<insufficient privilege>"
 CUT_OFF = ("at end of input", "unterminated")
-UTILITIES = re.compile(
-    "ABORT|ALTER|ANALYZE|BEGIN|CALL|CHECKPOINT|CLOSE|CLUSTER|COMMENT|COMMIT|COPY|CREATE|DEALLOCATE|DECLARE|DISCARD|DO|DROP|"
-    "END|EXECUTE|EXPLAIN|FETCH|GRANT|IMPORT|LISTEN|LOAD|LOCK|MOVE|NOTIFY|PREPARE|REASSIGN|REFRESH|REINDEX|RELEASE|RESET|"
-    "REVOKE|ROLLBACK|SAVEPOINT|SECURITY|SET|SHOW|START|TRUNCATE|UNLISTEN|VACUUM"
-)
 QUERIES = text(named_query("rehearse", "statements"))
 
 
@@ -176,14 +170,16 @@ def _of_server(url: URL) -> Iterator[str]:
 def find_reason(statement: str, error: str) -> Reason:
     """Classify the reason why a statement could not be prepared, for grouping.
 
-    >>> [find_reason(each, "syntax error").name for each in ("VACUUM t", "SELEC 1", "<insufficient privilege>")]
-    ['UTILITY', 'REFUSED', 'HIDDEN']
+    >>> find_reason("VACUUM t", 'syntax error at or near "VACUUM"').name, find_reason("SELECT a", "no column a").name
+    ('UTILITY', 'REFUSED')
     """
     if statement.strip() == HIDDEN:
         return Reason.HIDDEN
     if error == NOT_ONE:
         return Reason.SEVERAL
-    if UTILITIES.fullmatch(first_word(statement)):
+    if (
+        error == f'syntax error at or near "{statement.split()[0]}"'
+    ):  # PREPARE knows queries and writes of rows
         return Reason.UTILITY
     return Reason.CUT_OFF if any(sign in error for sign in CUT_OFF) else Reason.REFUSED
 
@@ -232,13 +228,16 @@ def compat(
     if engine_of(job.clone).IS_FILE:
         raise ConfigError(f"{shown(job.clone)} is not PostgreSQL: compat prepares statements on a server")
     position, needed, files = start(job, wanted, since, say, record=record)
-    steps = [("upgrade", revision) for revision in needed]
     states: list[tuple[str | None, Sequence[Prepared]]] = [(None, prepare(job.clone, given))]
-    _require_some(given, states[0][1])
-    counted = many(len(steps), "revision")
-    say(f"preparing {many(len(given), 'statement')} before and after {counted}")
+    if all(each.error for each in states[0][1]):
+        raise ConfigError(
+            f"none of the {len(given)} statements can be prepared on the clone as it is, so there is nothing to compare: "
+            f"{states[0][1][0].error} (parameters are written $1, $2)"
+        )
+    say(f"preparing {many(len(given), 'statement')} before and after {many(len(needed), 'revision')}")
     begin = time.monotonic()
-    before = _objects(job)
+    with db.reader(job.clone) as connection:
+        before = read_objects(connection)
     with migrated(job.clone):
 
         def take(begun: Begun) -> None:
@@ -247,7 +246,7 @@ def compat(
                 states.append((trace.begun[-2].revision, prepare(job.clone, given)))
 
         trace = Trace(begins=take)
-        run_child(job, steps, trace, waits=True)
+        run_child(job, [("upgrade", revision) for revision in needed], trace, waits=True)
         if not trace.begun:
             raise refusal(trace)
         if trace.failure is None:
@@ -255,20 +254,16 @@ def compat(
         made = compare(job, position.current, given, states, trace.failure)
     made = replace(made, duration_ms=(time.monotonic() - begin) * 1000)
     if record:
-        changed = changed_names(before, _objects(job)) if made.failure is None else []
-        write_record(job, _as_record(made, files, _watch(job, made, files, changed, given)))
+        write_record(job, _as_record(made, files, _watch(job, made, files, before, given)))
     return made
 
 
-def _objects(job: Job) -> Objects:
-    with db.reader(job.clone) as connection:
-        return read_objects(connection)
-
-
 def _watch(
-    job: Job, made: Compat, files: Mapping[str, str], changed: Sequence[str], given: Sequence[str]
+    job: Job, made: Compat, files: Mapping[str, str], before: Objects, given: Sequence[str]
 ) -> Mapping[str, Any] | None:
     """List the statements that `disuse` watches, and those that the revisions leave untouched."""
+    with db.reader(job.clone) as connection:
+        changed = changed_names(before, read_objects(connection)) if made.failure is None else []
     touched = {each.statement for each in (*made.broken, *made.changed, *made.unprepared)}
     broken = [(each.statement, each.revision) for each in made.broken]
     assert job.production is not None, "`start` has seen it"
@@ -295,47 +290,28 @@ def _as_record(made: Compat, files: Mapping[str, str], watch: Mapping[str, Any] 
     )
 
 
-def _require_some(given: Sequence[str], found: Sequence[Prepared]) -> None:
-    if all(each.error for each in found):
-        raise ConfigError(
-            f"none of the {len(given)} statements can be prepared on the clone as it is, so there is nothing to compare: "
-            f"{found[0].error} (parameters are written $1, $2)"
-        )
-
-
 def compare(
     job: Job, before: str | None, given: Sequence[str], prepared: States, failure: Failure | None
 ) -> Compat:
     """Find broken statements and changed columns, each with its revision."""
-    first = prepared[0][1]
-    unprepared = tuple(
-        StatementResult(statement, each.error, reason=find_reason(statement, each.error))
-        for statement, each in zip(given, first, strict=True)
-        if each.error
-    )
+    unprepared: list[StatementResult] = []
     broken: list[StatementResult] = []
     changed: list[StatementResult] = []
     for number, statement in enumerate(given):
         states = [(revision, found[number]) for revision, found in prepared]
-        if states[0][1].error:
-            continue
-        errors = [(revision, _error(states[0][1], each)) for revision, each in states]
         was, now = states[0][1], states[-1][1]
-        if any(error for _, error in errors):
-            revision, what = _breakage(errors)
-            broken.append(StatementResult(statement, what, revision, _path(job, revision)))
+        if was.error:
+            reason = find_reason(statement, was.error)
+            unprepared.append(StatementResult(statement, was.error, reason=reason))
+        elif broke := _breakage([(revision, _error(was, each)) for revision, each in states]):
+            broken.append(StatementResult(statement, broke[1], broke[0], _path(job, broke[0])))
         elif now.columns != was.columns:
             revision = _since(states)
             changed.append(StatementResult(statement, _difference(was, now), revision, _path(job, revision)))
+    with db.reader(job.clone) as connection:
+        after = job.locate(connection).current
     return Compat(
-        job.clone_name,
-        before,
-        job.where(),
-        len(given),
-        tuple(broken),
-        tuple(changed),
-        unprepared,
-        failure,
+        job.clone_name, before, after, len(given), tuple(broken), tuple(changed), tuple(unprepared), failure
     )
 
 
@@ -348,9 +324,11 @@ def _error(first: Prepared, each: Prepared) -> str | None:
     return each.error or (each.plan_error if first.plan_error is None else None)
 
 
-def _breakage(errors: Sequence[tuple[str | None, str | None]]) -> tuple[str, str]:
+def _breakage(errors: Sequence[tuple[str | None, str | None]]) -> tuple[str, str] | None:
     """Find the revision that breaks a statement, for good or until a later one, with its error."""
-    last = next(number for number in reversed(range(len(errors))) if errors[number][1])
+    last = next((number for number in reversed(range(len(errors))) if errors[number][1]), None)
+    if last is None:
+        return None
     first = last
     while errors[first - 1][1]:
         first -= 1

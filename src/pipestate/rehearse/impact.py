@@ -68,7 +68,6 @@ class TableImpact:
     unbounded: bool = False
     lock_timeout_ms: float | None = None
     held_ms: float = 0.0
-    queued_ms: float = 0.0
     writer_ms: float | None = 0.0
     reader_ms: float | None = 0.0
     rows_ms: float | None = 0.0

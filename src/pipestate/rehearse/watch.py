@@ -172,7 +172,6 @@ class Sighting:
 
     oid: int
     mode: str
-    granted: bool
     by: str
     at: float
 
@@ -256,11 +255,7 @@ class Watcher:
 
     def _take_locks(self, rows: Rows, sent: float, now: float) -> None:
         del sent
-        found = [
-            Sighting(oid, mode, granted, by or "", now)
-            for oid, mode, granted, by in rows
-            if oid in self.tables
-        ]
+        found = [Sighting(oid, mode, by or "", now) for oid, mode, by in rows if oid in self.tables]
         self.seen.sightings += found
         blocked = {each.oid for each in found if each.mode in BLOCKING}
         written = blocked | {each.oid for each in found if each.mode in WRITING}

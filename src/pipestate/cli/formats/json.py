@@ -66,7 +66,7 @@ SHAPES: Shapes = {
     "RevisionImpact": "revision path duration_ms gates tables",
     "TableImpact": "table rows production_rows scale bytes modes rewritten taken_at=taken_by.source "
     "spent_at=spent_by.source bounded bounded_by=bounded waited_for_reader_ms=encounter.waited_ms lock_timeout_ms "
-    "held_ms queued_ms writer_ms reader_ms rows_ms stall_ms production_stall_ms oldest_transaction_s=oldest_s",
+    "held_ms writer_ms reader_ms rows_ms stall_ms production_stall_ms oldest_transaction_s=oldest_s",
     "Return": "ok back again failure",
 }
 

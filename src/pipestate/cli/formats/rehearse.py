@@ -198,8 +198,6 @@ def _estimates(table: TableImpact, floor: float) -> Iterator[str]:
             yield f"{who}: noise"
         else:
             yield f"{'rows locked' if who == 'rows' else f'{who} waits'} {_figure(table, waited)}"
-    if table.queued_ms:
-        yield f"it queued for about {duration(table.queued_ms)} itself"
 
 
 def _figure(table: TableImpact, ms: float) -> str:
