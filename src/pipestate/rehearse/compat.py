@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +43,8 @@ REQUIRED = text(named_query("rehearse", "required_columns"))
 NO_RIGHTS = "42501"
 NOT_ONE = "it is not one statement"
 EXTENSION = "pg_stat_statements"
-HIDDEN = "<insufficient privilege>"
-CUT_OFF = ("at end of input", "unterminated")
+UTILITY = "a command that cannot be prepared"
+HIDDEN = "its text is hidden from this role: GRANT pg_read_all_stats"
 QUERIES = text(named_query("rehearse", "statements"))
 
 
@@ -71,6 +70,8 @@ def prepare(url: URL, given: Sequence[str]) -> list[Prepared]:
 
 
 def _prepared(connection: Connection, statement: str) -> Prepared:
+    if statement == "<insufficient privilege>":
+        return Prepared(HIDDEN)
     if len(statements(tokens(statement, "postgresql"))) != 1:  # a second one would be run
         return Prepared(NOT_ONE)
     try:
@@ -82,7 +83,9 @@ def _prepared(connection: Connection, statement: str) -> Prepared:
         plan_error = _plan_error(connection, execute)
         return Prepared(None, tuple(_columns(connection, execute)) or None, plan_error)
     except DBAPIError as error:
-        return Prepared(message(error).partition("\n")[0])
+        said = message(error).partition("\n")[0]
+        is_utility = said == f'syntax error at or near "{statement.split()[0]}"'
+        return Prepared(UTILITY if is_utility else said)
     finally:
         send(connection, "ROLLBACK", "DEALLOCATE ALL")
 
@@ -126,16 +129,6 @@ def _columns(connection: Connection, execute: str) -> Iterator[Column]:
             yield str(name), str(kind)
 
 
-class Reason(StrEnum):
-    """The reason why a statement cannot be prepared before any change."""
-
-    UTILITY = "a command that cannot be prepared"
-    CUT_OFF = "its end is cut off"
-    HIDDEN = "its text is hidden from this role: GRANT pg_read_all_stats"
-    SEVERAL = "it is not one statement"
-    REFUSED = "the server does not understand it today"
-
-
 def read_statements(source: str, url: URL) -> list[str]:
     """Read the statements of a file, or those of a database in pg_stat_statements."""
     given = list(_of_server(url) if source == EXTENSION else _of_file(Path(source)))
@@ -167,23 +160,6 @@ def _of_server(url: URL) -> Iterator[str]:
     yield from (str(each) for each in found)
 
 
-def find_reason(statement: str, error: str) -> Reason:
-    """Classify the reason why a statement could not be prepared, for grouping.
-
-    >>> find_reason("VACUUM t", 'syntax error at or near "VACUUM"').name, find_reason("SELECT a", "no column a").name
-    ('UTILITY', 'REFUSED')
-    """
-    if statement.strip() == HIDDEN:
-        return Reason.HIDDEN
-    if error == NOT_ONE:
-        return Reason.SEVERAL
-    if (
-        error == f'syntax error at or near "{statement.split()[0]}"'
-    ):  # PREPARE knows queries and writes of rows
-        return Reason.UTILITY
-    return Reason.CUT_OFF if any(sign in error for sign in CUT_OFF) else Reason.REFUSED
-
-
 @dataclass(frozen=True, slots=True)
 class StatementResult:
     """A statement and its outcome; `revision` caused it, in the file `path`."""
@@ -192,7 +168,6 @@ class StatementResult:
     what: str
     revision: str | None = None
     path: str | None = None
-    reason: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,8 +276,7 @@ def compare(
         states = [(revision, found[number]) for revision, found in prepared]
         was, now = states[0][1], states[-1][1]
         if was.error:
-            reason = find_reason(statement, was.error)
-            unprepared.append(StatementResult(statement, was.error, reason=reason))
+            unprepared.append(StatementResult(statement, was.error))
         elif broke := _breakage([(revision, _error(was, each)) for revision, each in states]):
             broken.append(StatementResult(statement, broke[1], broke[0], _path(job, broke[0])))
         elif now.columns != was.columns:

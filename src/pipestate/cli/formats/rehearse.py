@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Iterator
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pipestate.cli.formats.json import VERSION, as_plain
@@ -294,19 +293,15 @@ def _compat_details(found: "Compat", width: int) -> Iterator[str]:
         for result in results:
             yield f"{kind}: {_statement(result, width - len(kind) - 2)}"
             yield from _wrapped(f"{result.revision} ({result.path}): {result.what}", "  ", width)
-    for reason, group in _by_reason(found):
+    groups: dict[str, list[StatementResult]] = {}
+    for result in found.unprepared:
+        groups.setdefault(result.what, []).append(result)
+    for reason, group in sorted(groups.items(), key=lambda each: -len(each[1])):
         yield from _wrapped(f"not prepared, {reason}: {len(group)}", "", width)
         for result in group[:SHOWN]:
             yield f"  {_statement(result, width - 2)}"
         if len(group) > SHOWN:
             yield f"  and {len(group) - SHOWN} more; --json shows them"
-
-
-def _by_reason(found: "Compat") -> "list[tuple[str, list[StatementResult]]]":
-    """Group the unprepared statements by reason, the most frequent first."""
-    in_order = sorted(found.unprepared, key=lambda result: str(result.reason))
-    groups = [(reason, list(group)) for reason, group in groupby(in_order, lambda result: str(result.reason))]
-    return sorted(groups, key=lambda each: -len(each[1]))
 
 
 def _statement(result: "StatementResult", longest: int) -> str:
@@ -316,5 +311,4 @@ def _statement(result: "StatementResult", longest: int) -> str:
 
 def compat_as_data(found: "Compat") -> dict[str, Any]:
     """Return the result as data; `compat.schema.json` describes it."""
-    reasons = {reason: len(group) for reason, group in _by_reason(found)}
-    return {**VERSION, "ok": found.exit_code == 0, **as_plain(found), "unprepared_by_reason": reasons}
+    return {**VERSION, "ok": found.exit_code == 0, **as_plain(found)}

@@ -15,7 +15,7 @@ from pipestate.cli.formats.rehearse import (
 )
 from pipestate.cli.rehearse import WIDEST
 from pipestate.rehearse.child_process import Failure, GateOutcome
-from pipestate.rehearse.compat import Compat, Reason, StatementResult
+from pipestate.rehearse.compat import UTILITY, Compat, StatementResult
 from pipestate.rehearse.impact import (
     LimitFinding,
     LimitVerdict,
@@ -126,8 +126,8 @@ def test_hostile_text_stays_text_in_markdown() -> None:
 
 
 def test_statements_that_cannot_be_prepared_are_listed_by_reason() -> None:
-    unprepared = [StatementResult("VACUUM orders", "syntax error", reason=Reason.UTILITY) for _ in range(12)]
-    unprepared.append(StatementResult("SELECT * FROM nowhere", "no such table", reason=Reason.REFUSED))
+    unprepared = [StatementResult("VACUUM orders", UTILITY) for _ in range(12)]
+    unprepared.append(StatementResult("SELECT * FROM nowhere", "no such table"))
     found = Compat("clone", "a1", "b2", 20, (), (), tuple(unprepared))
     lines = list(compat_as_lines(found))
     assert lines[0].startswith("20 statements: 0 would break")
@@ -136,6 +136,6 @@ def test_statements_that_cannot_be_prepared_are_listed_by_reason() -> None:
     assert lines[1:11] == ["  VACUUM orders"] * 10
     assert lines[11] == "  and 2 more; --json shows them"
     assert lines[12:14] == [
-        "not prepared, the server does not understand it today: 1",
+        "not prepared, no such table: 1",
         "  SELECT * FROM nowhere",
     ]
