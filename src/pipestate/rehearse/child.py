@@ -15,11 +15,11 @@ import re
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from pathlib import Path
-from traceback import walk_tb
+from traceback import walk_stack, walk_tb
+from types import FrameType
 from typing import Any
 
 from alembic import command
@@ -32,7 +32,9 @@ from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
 from pipestate.core.errors import PipestateError
+from pipestate.database.connections import engine_of
 from pipestate.database.drivers import sqlstate
+from pipestate.database.queries import named_query
 from pipestate.database.urls import parse_url, without_secrets
 from pipestate.migration.alembic import Steps, wrap_migrations
 from pipestate.migration.failure import explain
@@ -58,15 +60,7 @@ TO_SAVEPOINT = re.compile(r"(?i)\brollback\s+(work\s+|transaction\s+)?to\b")
 LONG_S = 0.005
 LONGEST_SQL = 4000
 
-# It returns at least one row, for the lock_timeout: outside a transaction, a statement's locks end with it.
-LOCKS = {
-    "postgresql": (
-        "SELECT l.relation::pg_catalog.int8, l.mode, pg_catalog.pg_relation_filenode(l.relation)::pg_catalog.int8, "
-        "(EXTRACT(epoch FROM pg_catalog.current_setting('lock_timeout')::pg_catalog.interval) * 1000)::pg_catalog.float8 "
-        "FROM (VALUES (1)) AS one LEFT JOIN pg_catalog.pg_locks l ON l.pid = pg_catalog.pg_backend_pid() "
-        "AND l.locktype = 'relation' AND l.granted AND l.relation >= 16384 AND l.mode <> 'AccessShareLock'"
-    )
-}
+LOCKS = named_query("rehearse", "own_locks")
 REASON = "a rehearsal on a clone"
 EMPTY_S = 0.5
 
@@ -110,7 +104,7 @@ class Recorder:
     def before(self, *_: Any) -> None:
         """Note the start of a statement, and the line of the revision that runs it."""
         if self.revision is not None and not self._silent:
-            self._source = self._line()
+            self._source = next(self._lines(walk_stack(None)), self._path)
             self._start = time.monotonic()
 
     def after(self, connection: Connection, _cursor: Any, statement: str, *_: Any) -> None:
@@ -142,42 +136,27 @@ class Recorder:
         """Find the revision's line that raised an error; only its file if other code ran for it."""
         cause: BaseException | None = error
         while cause is not None:
-            frames = [
-                f"{near(file, self.root)}:{line}"
-                for frame, line in walk_tb(cause.__traceback__)
-                if self._is_of_a_revision(file := frame.f_code.co_filename)
-            ]
-            if frames:
-                return frames[-1]
+            lines = list(self._lines(walk_tb(cause.__traceback__)))
+            if lines:
+                return lines[-1]
             cause = cause.__cause__
         return self._path or None
 
-    @contextmanager
-    def silent(self) -> Iterator[None]:
-        """Report nothing inside the block: the statements are our own."""
-        self._silent = True
-        try:
-            yield
-        finally:
-            self._silent = False
+    def _lines(self, frames: Iterable[tuple[FrameType, int]]) -> Iterator[str]:
+        """Write those lines that belong to a revision's file."""
+        for frame, line in frames:
+            if self._is_of_a_revision(frame.f_code.co_filename):
+                yield f"{near(frame.f_code.co_filename, self.root)}:{line}"
 
     def _locks(self, connection: Connection) -> list[list[Any]]:
         """Read the locks of the session; return none for an engine that cannot show them."""
-        query = LOCKS.get(connection.dialect.name)
-        if query is None:
+        if engine_of(connection).IS_FILE:
             return []
-        with self.silent():
-            return [list(row) for row in connection.exec_driver_sql(query)]
-
-    def _line(self) -> str:
-        """Find the running line of a revision; only the file if a Contract runs for it."""
-        frame = sys._getframe(1)
-        while frame is not None:
-            file = frame.f_code.co_filename
-            if self._is_of_a_revision(file):
-                return f"{near(file, self.root)}:{frame.f_lineno}"
-            frame = frame.f_back  # type: ignore[assignment]
-        return self._path
+        self._silent = True  # this statement is our own
+        try:
+            return [list(row) for row in connection.exec_driver_sql(LOCKS)]
+        finally:
+            self._silent = False
 
     def _is_of_a_revision(self, file: str) -> bool:
         if file not in self._places:
@@ -206,15 +185,12 @@ def _session(connection: Connection) -> int:
     return id(connection.connection.dbapi_connection)
 
 
-@contextmanager
-def recording(recorder: Recorder) -> Iterator[None]:
-    """Listen to every engine, and to every context that an env.py configures."""
-    listeners: dict[str, Callable[..., None]] = {
-        "before_cursor_execute": recorder.before,
-        "after_cursor_execute": recorder.after,
-        "commit": recorder.end,
-        "rollback": recorder.end,
-    }
+def listen(recorder: Recorder) -> None:
+    """Follow every engine, and every context that an env.py configures, until the process ends."""
+    event.listen(Engine, "before_cursor_execute", recorder.before)
+    event.listen(Engine, "after_cursor_execute", recorder.after)
+    event.listen(Engine, "commit", recorder.end)
+    event.listen(Engine, "rollback", recorder.end)
     configure = EnvironmentContext.configure
 
     @wraps(configure)
@@ -222,15 +198,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
         configure(self, *arguments, **options)
         wrap_migrations(self.get_context(), recorder.follow)
 
-    for name, listener in listeners.items():
-        event.listen(Engine, name, listener)
     EnvironmentContext.configure = configure_followed  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        EnvironmentContext.configure = configure  # type: ignore[method-assign]
-        for name, listener in listeners.items():
-            event.remove(Engine, name, listener)
 
 
 def main() -> int:
@@ -272,7 +240,8 @@ def _migrate(job: Mapping[str, Any], url: URL, project: Project, recorder: Recor
     config = alembic_config(project, url)
     config.cmd_opts = Namespace(x=[f"force={REASON}"])
     gate_listener.set(partial(_tell_gate, recorder.tell))
-    with only_on(url), recording(recorder):
+    listen(recorder)
+    with only_on(url):
         if job["measured"]:
             recorder.tell("empty", at=time.monotonic())
             _run_nothing(config)

@@ -35,6 +35,13 @@ AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current
 AND a.pid <> pg_backend_pid()) AS oldest_s
 FROM unnest(CAST(:names AS text[])) AS wanted (name) JOIN pg_catalog.pg_class c ON c.oid = to_regclass(wanted.name)
 
+-- name: own_locks
+-- It returns at least one row, for the lock_timeout: outside a transaction, a statement's locks end with it.
+SELECT l.relation::pg_catalog.int8, l.mode, pg_catalog.pg_relation_filenode(l.relation)::pg_catalog.int8,
+(EXTRACT(epoch FROM pg_catalog.current_setting('lock_timeout')::pg_catalog.interval) * 1000)::pg_catalog.float8
+FROM (VALUES (1)) AS one LEFT JOIN pg_catalog.pg_locks l ON l.pid = pg_catalog.pg_backend_pid()
+AND l.locktype = 'relation' AND l.granted AND l.relation >= 16384 AND l.mode <> 'AccessShareLock'
+
 -- name: prepare_locks
 PREPARE pipestate_locks AS SELECT l.relation::int8, l.mode, a.backend_type FROM pg_catalog.pg_locks l
 JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'relation' AND l.relation >= 16384
