@@ -24,8 +24,9 @@ from pipestate.database.embedded import embedded_binaries, embedded_server
 from pipestate.rehearse.clone import vacuum
 from pipestate.rehearse.contents import read_contents
 from pipestate.rehearse.copying.fill import Dump
-from pipestate.rehearse.copying.make import CopyOutput, fill_clone
+from pipestate.rehearse.copying.make import fill_clone
 from pipestate.rehearse.copying.require import WantedClone
+from pipestate.rehearse.copying.snapshot import read_production
 
 VERSION = 18
 MOST = 1.2
@@ -39,7 +40,7 @@ MORE = (
 def clone(production: URL, target: URL, directory: Path) -> URL:
     """Copy as --clone does."""
     dump = Dump(directory / "schema.dump", VERSION, embedded_binaries(VERSION) / "pg_dump")
-    return fill_clone(production, target, dump, WantedClone(2**50), CopyOutput())
+    return fill_clone(production, read_production(production), target, dump, WantedClone(2**50))
 
 
 def pipe(production: URL, target: URL, _directory: Path) -> URL:

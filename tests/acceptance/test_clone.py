@@ -104,7 +104,7 @@ def test_what_is_refused_before_anything_is_copied(project: Project) -> None:
         ("--clone", "--schema-only", "--max-stall", "1s"): "--max-stall judges times",
         ("--clone", "--max-size", "much"): "write a size such as 500MB or 10GB",
         ("--clone", "--max-size", "1MB"): "above --max-size (1 MB): raise it, or give --on",
-        ("--clone", "--to", "b2"): "is at b2, so no clone was made",
+        ("--clone", "--to", "b2"): "is at b2, so there is nothing to rehearse",
         ("--clone", "--from", "d4"): "nothing is pending behind d4",
     }
     long = Path(project.environment["TMPDIR"]) / ("long" * 20)

@@ -180,27 +180,6 @@ def tenants(directory: Path, postgres: Postgres) -> Iterator[Database]:
     postgres.drop(database)
 
 
-def test_an_upgrade_in_shards_and_the_sum_of_them(directory: Path, tenants: Database) -> None:
-    options = ("upgrade", "b2", "--databases", "schemas.txt", "--json", "--shard")
-    for number in (1, 2):
-        code, stdout, _ = run(directory, *options, f"{number}/2")
-        summary, databases = lines_of(stdout)
-        assert (code, summary["shard"], summary["databases"]) == (0, f"{number}/2", len(databases))
-        assert {each["upgrade"]["outcome"] for each in databases} <= {"upgraded"}
-        (directory / f"shard-{number}.jsonl").write_text(stdout)
-    code, stdout, stderr = run(directory, "merge", "shard-1.jsonl", "shard-2.jsonl", "--json")
-    summary, databases = lines_of(stdout)
-    assert (code, summary["databases"], len(databases)) == (0, 5, 5)
-    assert {each["revision"] for each in databases} == {"b2"}
-    assert "pipestate:" not in stderr
-    code, _, stderr = run(directory, "merge", "shard-1.jsonl")
-    assert (code, "no file has the shard 2/2" in stderr) == (3, True)
-    whole = (directory / "shard-2.jsonl").read_text()
-    (directory / "shard-2.jsonl").write_text("".join(whole.splitlines(keepends=True)[:-1]))
-    code, _, stderr = run(directory, "merge", "shard-1.jsonl", "shard-2.jsonl")
-    assert (code, "ends without a summary" in stderr) == (3, True)
-
-
 def test_an_upgrade_says_what_is_held_and_what_is_pending(directory: Path, tenants: Database) -> None:
     code, stdout, _ = run(directory, "upgrade", "--databases", "schemas.txt", "--dry-run")
     assert (code, "5 pending." in stdout, "4 revisions pending" in stdout) == (0, True, True)
@@ -215,11 +194,8 @@ def test_an_upgrade_says_what_is_held_and_what_is_pending(directory: Path, tenan
     ("arguments", "said"),
     [
         (("upgrade", "--databases", "good.txt", "--waves", "many"), "write how far each wave goes"),
-        (("upgrade", "--databases", "good.txt", "--shard", "3"), "JOB_COMPLETION_INDEX"),
         (("upgrade", "nowhere", "--databases", "good.txt"), "nowhere: no revision"),
         (("upgrade", "--databases", "good.txt", "--phase", "nowhere"), "no phase is called nowhere"),
-        (("merge", "nowhere.jsonl"), "cannot read nowhere.jsonl"),
-        (("merge", "good.txt"), "good.txt:1: not a line of"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )

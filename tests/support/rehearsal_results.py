@@ -25,7 +25,6 @@ def made_table(sql: str = "SELECT 1", **overrides: Any) -> TableImpact:
         "unbounded": False,
         "lock_timeout_ms": 200.0,
         "held_ms": 2000.0,
-        "queued_ms": 0.0,
         "writer_ms": 2000.0,
         "reader_ms": 0.0,
         "rows_ms": 0.0,

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -171,14 +170,6 @@ def upgrade(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the waves and what is pending; change nothing.")
     ] = False,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            "--shard",
-            metavar="3/20",
-            help="Only the third of twenty parts; 20 takes the number from JOB_COMPLETION_INDEX.",
-        ),
-    ] = None,
     x: Annotated[
         list[str] | None,
         typer.Option(
@@ -198,14 +189,13 @@ def upgrade(
 
     Example: pipestate fleet upgrade --databases tenants.txt --waves 1,10%,100%
     """
-    from pipestate.fleet.upgrade import parse_shard, parse_waves, plan_fleet_upgrade, upgrade_fleet
+    from pipestate.fleet.upgrade import parse_waves, plan_fleet_upgrade, upgrade_fleet
     from pipestate.fleet.worker import Workers
 
     how = plan_fleet_upgrade(
         project, target, phases or (), parse_waves(waves), timeout_s=timeout, version_table=version_table
     )
-    part = parse_shard(shard) if shard is not None else None
-    how = replace(how, max_failures=max_failures, hold=hold, dry_run=dry_run, shard=part)
+    how = replace(how, max_failures=max_failures, hold=hold, dry_run=dry_run)
     workers = Workers(project, target, version_table, x or ())
     run_on_fleet(
         *(databases, jobs, timeout, "reading" if dry_run else "upgrading"),
@@ -213,29 +203,6 @@ def upgrade(
         recorded=True,
         json_=json_,
     )
-
-
-@app.command()
-def merge(
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILES", help="What `fleet upgrade --json` wrote on each machine.")
-    ],
-    json_: Lines = False,
-) -> None:
-    """Join the output of all shards of an upgrade; name each missing or killed shard, exit code 3.
-
-    Example: pipestate fleet merge shard-*.jsonl
-    """
-    from pipestate.fleet.merge import merge
-
-    merged = merge(files)
-    if json_:
-        for line in merged.lines:
-            put_json_line(line)
-    show(merged.fleet, json_=json_)
-    for problem in merged.problems:
-        say(f"pipestate: {problem}", err=True)
-    raise typer.Exit(merged.fleet.exit_code)
 
 
 def run_on_fleet(

@@ -6,12 +6,10 @@ The clone is an existing one, named by --on, or a copy made by --clone.
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -26,9 +24,9 @@ if TYPE_CHECKING:
 
     from pipestate.rehearse.child_process import Begun
     from pipestate.rehearse.clone import Job
-    from pipestate.rehearse.copying.make import Clone
     from pipestate.rehearse.copying.require import WantedClone
 
+    Where = URL | WantedClone
 
 PANEL = "Which clone"
 MAX_SIZE = "10GB"
@@ -49,29 +47,6 @@ CLONE_OPTIONS: dict[str, Any] = {
 WIDEST = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """The selected clone: its URL, or the kind of copy to make."""
-
-    url: "URL | None"
-    wanted: "WantedClone | None"
-
-    def source(self, production: TargetIfAny) -> "URL":
-        """Return production's URL, or that of the existing clone if production is unknown."""
-        known = production.url or self.url
-        if known is None:
-            raise ConfigError(f"--clone copies production, and none is known: {HOW_TO_NAME_A_DATABASE}")
-        return known
-
-    def require_rows(self, options: dict[str, object]) -> None:
-        """Refuse options that judge times if the clone has no rows."""
-        for option in (option for option, value in options.items() if value):
-            if self.wanted is not None and self.wanted.schema_only:
-                raise ConfigError(
-                    f"{option} judges times, which mean nothing without rows: leave out --schema-only"
-                )
-
-
 def clone_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Replace a command's argument `where` by the clone's options."""
     parameters = inspect.signature(function).parameters
@@ -90,7 +65,8 @@ def _where(
     max_size: str | None,
     schema_only: bool | None,
     keep_clone: bool | None,
-) -> Where:
+) -> "Where":
+    """Return the URL of an existing clone, or the kind of copy to make."""
     from pipestate.database.urls import parse_url
     from pipestate.rehearse.copying.require import WantedClone, read_size
 
@@ -99,20 +75,36 @@ def _where(
             "say which clone: --on URL names one, --clone makes one of production; exactly one of the two"
         )
     if on is None:
-        return Where(None, WantedClone(read_size(max_size or MAX_SIZE), bool(schema_only), bool(keep_clone)))
+        return WantedClone(read_size(max_size or MAX_SIZE), bool(schema_only), bool(keep_clone))
     given = {"--max-size": max_size, "--schema-only": schema_only, "--keep-clone": keep_clone}
     for option in (option for option, value in given.items() if value):
         raise ConfigError(
             f"{option} says how --clone copies, and --on names a clone that is there: leave one out"
         )
-    return Where(parse_url(on, source="--on"), None)
+    return parse_url(on, source="--on")
+
+
+def known_url(production: TargetIfAny, where: "Where") -> "URL":
+    """Return production's URL, or that of the existing clone if production is unknown."""
+    from sqlalchemy import URL
+
+    if production.url is None and not isinstance(where, URL):
+        raise ConfigError(f"--clone copies production, and none is known: {HOW_TO_NAME_A_DATABASE}")
+    return production.url or where  # type: ignore[return-value]
 
 
 @contextmanager
 def job_on(
-    production: TargetIfAny, where: Where, to: str, from_: str | None = None, *, record: bool = False
-) -> Iterator["Job"]:
-    """Collect the inputs of a rehearsal. If --on names no clone, make one and remove it at the end."""
+    production: TargetIfAny, where: "Where", to: str, from_: str | None, *, record: bool
+) -> Iterator[tuple["Job", Sequence[str], dict[str, Any]]]:
+    """Collect the inputs of a rehearsal: job, targets, options. Without --on, make a clone and remove it at the end.
+
+    Progress is reported on stderr: a line for each part; on a terminal one line with revision and time.
+    """
+    from sqlalchemy import URL
+
+    from pipestate.cli.output import stopwatch
+    from pipestate.project.graph import find_targets
     from pipestate.project.revision_files import read_chain
     from pipestate.project.version_table import locator
     from pipestate.rehearse.clone import Job
@@ -120,30 +112,28 @@ def job_on(
     project = production.project
     chain = read_chain(project)
     locate = locator(project, chain, production.version_table)
-    if where.url is not None:
-        yield Job(where.url, production.url, project, chain, locate)
-        return
-    from pipestate.project.graph import find_targets
-    from pipestate.rehearse.copying.require import require_worth
-
-    source = where.source(production)
-    since = find_targets(chain, from_) if from_ is not None else ()
-    require_worth(source, chain, locate, find_targets(chain, to), since, record=record)
-    with _made(source, where) as clone:
-        yield Job(clone.url, source, project, chain, locate, clone.called)
-
-
-@contextmanager
-def _made(production: "URL", where: Where) -> Iterator["Clone"]:
-    """Make the clone, with a progress bar until it is ready."""
-    from pipestate.rehearse.copying.make import CopyOutput, cloned
-
-    assert where.wanted is not None
+    wanted, since = find_targets(chain, to), find_targets(chain, from_) if from_ is not None else ()
     with ExitStack() as stack:
-        with progress("copying production", "MB") as bar:
-            output = CopyOutput(tell, lambda done, total: bar(-(-done // MB), -(-total // MB)))
-            clone = stack.enter_context(cloned(production, where.wanted, output))
-        yield clone
+        if isinstance(where, URL):
+            job = Job(where, production.url, project, chain, locate)
+        else:
+            from pipestate.database.urls import shown
+            from pipestate.rehearse.copying.make import cloned
+            from pipestate.rehearse.run import require_pending
+
+            source = known_url(production, where)
+            require_pending(source, chain, locate, wanted, since, record=record)
+            with progress("copying production", "MB") as bar:
+                made = cloned(source, where, tell, lambda done, total: bar(-(-done // MB), -(-total // MB)))
+                clone = stack.enter_context(made)
+            job = Job(clone, source, project, chain, locate, f"a clone of {shown(source)}")
+        watch = stack.enter_context(stopwatch())
+        say = watch if sys.stderr.isatty() else tell
+
+        def begins(begun: "Begun") -> None:
+            watch(f"{begun.revision} runs on the clone")
+
+        yield job, wanted, {"say": say, "begins": begins, "since": since, "record": record}
 
 
 def tell(said: str) -> None:
@@ -169,7 +159,7 @@ Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the r
 @clone_options
 def rehearse(
     production: TargetIfAny,
-    where: Where,
+    where: "Where",
     to: To = "heads",
     from_: From = None,
     max_stall: Annotated[
@@ -196,27 +186,26 @@ def rehearse(
     """
     from pipestate.cli.formats import rehearse as formats
     from pipestate.cli.formats.json import rehearsal_as_data
-    from pipestate.project.graph import find_targets
     from pipestate.rehearse.run import rehearse
 
     refuse_unwritable(output)
-    where.require_rows({"--max-stall": max_stall, "--record": record})
+    for option in [name for name, value in {"--max-stall": max_stall, "--record": record}.items() if value]:
+        if getattr(where, "schema_only", False):
+            raise ConfigError(
+                f"{option} judges times, which mean nothing without rows: leave out --schema-only"
+            )
     limit = milliseconds(max_stall)
-    with job_on(production, where, to, from_, record=record) as job, progress_on_stderr() as (said, begins):
-        since = find_targets(job.chain, from_) if from_ is not None else ()
-        call = partial(rehearse, job, find_targets(job.chain, to), limit, said, since=since, begins=begins)
-        found = call(there_and_back=there_and_back, record=record)
-    lines = formats.rehearsal_as_lines(found, min(console().width, WIDEST))
-    data, markdown = partial(rehearsal_as_data, found), partial(formats.rehearsal_as_markdown, found)
-    show(Plain.JSON if json_ else form, output, lines, data, markdown)
-    raise typer.Exit(found.exit_code)
+    with job_on(production, where, to, from_, record=record) as (job, wanted, options):
+        found = rehearse(job, wanted, limit, there_and_back=there_and_back, **options)
+    texts = (formats.rehearsal_as_lines, rehearsal_as_data, formats.rehearsal_as_markdown)
+    show(Plain.JSON if json_ else form, output, found, *texts)
 
 
 @project_options
 @clone_options
 def compat(
     production: TargetIfAny,
-    where: Where,
+    where: "Where",
     statements: Annotated[
         str,
         typer.Option(
@@ -239,46 +228,34 @@ def compat(
     Example: pipestate compat --on postgresql://app@localhost/clone --statements queries.sql
     """
     from pipestate.cli.formats import rehearse as formats
-    from pipestate.project.graph import find_targets
     from pipestate.rehearse.compat import compat, read_statements
 
     refuse_unwritable(output)
-    given = read_statements(statements, where.source(production))
-    with job_on(production, where, to, from_, record=record) as job, progress_on_stderr() as (said, begins):
-        targets = find_targets(job.chain, to)
-        since = find_targets(job.chain, from_) if from_ is not None else ()
-        found = compat(job, targets, given, said, since=since, record=record, begins=begins)
-    lines = formats.compat_as_lines(found, min(console().width, WIDEST))
-    data, markdown = partial(formats.compat_as_data, found), partial(formats.compat_as_markdown, found)
-    show(Plain.JSON if json_ else form, output, lines, data, markdown)
-    raise typer.Exit(found.exit_code)
-
-
-@contextmanager
-def progress_on_stderr() -> Iterator[tuple[Callable[[str], None], "Callable[[Begun], None]"]]:
-    """Report progress on stderr: a line for each part; on a terminal one line with revision and time."""
-    from pipestate.cli.output import stopwatch
-
-    with stopwatch() as watch:
-        part = watch if sys.stderr.isatty() else tell
-        yield part, lambda begun: watch(f"{begun.revision} runs on the clone")
+    given = read_statements(statements, known_url(production, where))
+    with job_on(production, where, to, from_, record=record) as (job, wanted, options):
+        found = compat(job, wanted, given, **options)
+    texts = (formats.compat_as_lines, formats.compat_as_data, formats.compat_as_markdown)
+    show(Plain.JSON if json_ else form, output, found, *texts)
 
 
 def show(
     form: Plain,
     output: Path | None,
-    lines: Iterator[str],
-    as_data: Callable[[], Any],
-    as_markdown: Callable[[], str],
-) -> None:
-    """Print the result, or write it into the file."""
+    found: Any,
+    as_lines: Callable[[Any, int], Iterator[str]],
+    as_data: Callable[[Any], Any],
+    as_markdown: Callable[[Any], str],
+) -> NoReturn:
+    """Print the result, or write it into the file; exit with its code."""
+    lines = as_lines(found, min(console().width, WIDEST))
     if form is not Plain.CONSOLE:
-        put(dumped(as_data()) if form is Plain.JSON else as_markdown(), output)
+        put(dumped(as_data(found)) if form is Plain.JSON else as_markdown(found), output)
     elif output is not None:
         put(plain_lines("\n".join(lines)), output)
     else:
         for line in lines:
             say(line)
+    raise typer.Exit(found.exit_code)
 
 
 def milliseconds(text: str | None) -> float | None:

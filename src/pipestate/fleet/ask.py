@@ -1,7 +1,7 @@
 """Answers of single fleet databases, kept without evidence rows: a thousand of them fit into memory."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, partial
@@ -49,14 +49,6 @@ class PhaseFound:
     @property
     def closed_by(self) -> tuple[str, ...]:
         return tuple(each.check for each in self.wrong if each.level == "block")
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """The plan of one database: its pending revisions and its next step."""
-
-    revisions: tuple[str, ...]
-    next: str
 
 
 class UpgradeOutcome(StrEnum):
@@ -108,7 +100,8 @@ class Answer:
     phases: tuple[PhaseFound, ...] = ()
     warnings: tuple[str, ...] = ()
     drift: Drift | None = None
-    pending: Pending | None = None
+    pending: tuple[str, ...] | None = None  # with `next`, the plan
+    next: str | None = None
     upgrade: TenantUpgrade | None = None
 
     @property
@@ -141,12 +134,12 @@ class FleetRequest:
     calls: Calls | None = None
 
 
-def ask(request: FleetRequest, tenant: Tenant) -> Answer:
-    """Evaluate one database. An error becomes its answer, so that the other databases are still evaluated."""
+def ask(request: FleetRequest, tenant: Tenant, finished: Collection[str] = ()) -> Answer:
+    """Evaluate one database; an error becomes its answer. If it has all `finished` revisions, its checks are skipped."""
     start = time.perf_counter()
     failed = partial(Answer, tenant.name, tenant.url, tenant.schema)
     try:
-        answer = _ask(request, tenant)
+        answer = _ask(request, tenant, finished)
     except PipestateError as error:
         answer = failed(error.exit_code, error=str(error))
     except Exception as error:  # drivers raise many types
@@ -159,12 +152,13 @@ def not_listed(line: Unlisted) -> Answer:
     return Answer(line.name, line.url, None, line.error.exit_code, error=str(line.error))
 
 
-def _ask(request: FleetRequest, tenant: Tenant) -> Answer:
+def _ask(request: FleetRequest, tenant: Tenant, finished: Collection[str]) -> Answer:
     locate = request.locate.within(tenant.schema) if tenant.schema is not None else request.locate
     with db.reader(tenant.url, path=tenant.path, engine=_engine(tenant.url)) as connection:
         position = locate(connection)
+        phases = () if finished and position.applied.issuperset(finished) else request.phases
         report = verify_on(
-            connection, tenant.url, request.phases, position, timeout_s=request.timeout_s, evidence=False
+            connection, tenant.url, phases, position, timeout_s=request.timeout_s, evidence=False
         )
         answer = _answer(tenant, report, edited_files(connection, position))
         if request.compare:
@@ -172,7 +166,7 @@ def _ask(request: FleetRequest, tenant: Tenant) -> Answer:
     if request.calls is not None:
         found = plan(request.locate.chain, report, request.calls)
         waiting = tuple(step.revision for step in found.steps if not step.applied)
-        answer = replace(answer, pending=Pending(waiting, found.advice), exit_code=0)
+        answer = replace(answer, pending=waiting, next=found.advice, exit_code=0)
     if request.record:
         with db.writer(tenant.url) as writer:
             set_found_version_table(writer, position.version_table)

@@ -9,10 +9,14 @@ postgresql://app@db4/crm schemas: SELECT nspname FROM pg_namespace WHERE nspname
 
 import re
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import URL
 
@@ -20,9 +24,8 @@ from pipestate.core.errors import ConfigError, PipestateError, Unreachable
 from pipestate.core.text import many
 from pipestate.database import connections as db
 from pipestate.database.connections import engine_of
-from pipestate.database.interrupt import Interrupted
+from pipestate.database.interrupt import Interrupted, stopped_together
 from pipestate.database.urls import parse_url, shown, without_secrets
-from pipestate.fleet.survey import survey
 from pipestate.runbook.statement import objections
 from pipestate.verify.read import QueryResult, read
 
@@ -32,6 +35,9 @@ _LINE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 MOST = 100_000  # rows of one query
+PATIENCE_S = 10.0  # time for the threads to cancel their queries
+T = TypeVar("T")
+A = TypeVar("A")
 
 
 class Each(StrEnum):
@@ -215,3 +221,27 @@ def _with_unique_names(tenants: Sequence[Tenant]) -> Iterator[Tenant]:
         seen[tenant.name] = seen.get(tenant.name, 0) + 1
     for tenant in tenants:
         yield tenant if seen[tenant.name] == 1 else replace(tenant, name=tenant.address)
+
+
+def survey(items: Sequence[T], ask: Callable[[T], A], jobs: int, on_answer: Callable[[A], None]) -> bool:
+    """Call `ask` for each item, `jobs` at a time; pass on every answer, and return True if all were asked.
+
+    Ctrl-C reaches only the main thread: it starts no further item, cancels running queries on the servers, and
+    drops their answers. A second Ctrl-C is ignored: an uncancelled query would keep running.
+    """
+    pool = ThreadPoolExecutor(jobs)
+    asked = [pool.submit(ask, item) for item in items]
+    try:
+        with stopped_together():
+            for answer in as_completed(asked):
+                on_answer(answer.result())
+    except KeyboardInterrupt:
+        return False
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        end = time.monotonic() + PATIENCE_S
+        running = [each for each in asked if not each.cancelled()]
+        while not all(each.done() for each in running) and time.monotonic() < end:
+            with suppress(KeyboardInterrupt):
+                wait(running, end - time.monotonic())
+    return True

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,7 @@ from pipestate.core.progress import Progress, no_progress
 from pipestate.core.text import many
 from pipestate.database.interrupt import Interrupted
 from pipestate.fleet.ask import Answer, FleetRequest, UpgradeOutcome, ask, not_listed
-from pipestate.fleet.list import Tenant, Tenants
-from pipestate.fleet.survey import survey
+from pipestate.fleet.list import Tenant, Tenants, survey
 from pipestate.verify.report import Gate
 
 
@@ -41,76 +40,6 @@ class Group:
     checks: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The part of an answer that is kept until all answers have arrived."""
-
-    name: str
-    state: DatabaseState
-    exit_code: int
-    is_past: bool
-    checks: tuple[str, ...]
-
-
-@dataclass
-class Tally:
-    """Collects answers in reduced form."""
-
-    kept: list[Kept] = field(default_factory=list)
-    warnings: Counter[str] = field(default_factory=Counter)
-    _states: dict[DatabaseState, DatabaseState] = field(default_factory=dict)
-    _checks: dict[tuple[str, ...], tuple[str, ...]] = field(default_factory=dict)
-
-    def add(self, answer: Answer) -> None:
-        """Add an answer; parts that it shares with other answers are stored once."""
-        state = state_of(answer)
-        checks = tuple(dict.fromkeys(check for phase in answer.closed for check in phase.closed_by))
-        self.kept.append(
-            Kept(
-                answer.name,
-                self._states.setdefault(state, state),
-                answer.exit_code,
-                answer.is_past,
-                self._checks.setdefault(checks, checks),
-            )
-        )
-        self.warnings.update(answer.warnings)
-
-    @property
-    def exit_code(self) -> int:
-        """The highest exit code. The code for "all phases past" counts only if every database has it."""
-        counting = [each.exit_code for each in self.kept if not (each.is_past and each.exit_code == 2)]
-        return max(counting, default=2)
-
-    def codes(self) -> dict[int, int]:
-        """Count the databases by exit code."""
-        counted = Counter(each.exit_code for each in self.kept)
-        return {code: counted[code] for code in (0, 1, 2, 3)}
-
-    def groups(self) -> list[Group]:
-        """Group equal databases, the largest group first."""
-        members: dict[DatabaseState, list[Kept]] = {}
-        for each in self.kept:
-            members.setdefault(each.state, []).append(each)
-        groups = [_group(state, found) for state, found in members.items()]
-        return sorted(
-            groups, key=lambda group: (group.state.error is not None, -len(group.names), group.names)
-        )
-
-    def result(self, total: int, exit_code: int, duration_ms: float, **more: Any) -> "Fleet":
-        """Build the result of a command; `more` are the fields that only some commands have."""
-        return Fleet(
-            total,
-            len(self.kept),
-            exit_code,
-            round(duration_ms, 1),
-            tuple(self.groups()),
-            self.codes(),
-            warnings=tuple(self.warnings.most_common()),
-            **more,
-        )
-
-
 def state_of(answer: Answer) -> DatabaseState:
     """Return the state of a database; databases with equal states form a group."""
     done = answer.upgrade
@@ -128,8 +57,8 @@ def state_of(answer: Answer) -> DatabaseState:
         answer.head,
         tuple(phase.name for phase in answer.closed),
         any(phase.gate in (Gate.OPEN, Gate.CLOSED) for phase in answer.phases),
-        len(answer.pending.revisions) if answer.pending else 0,
-        answer.pending.next if answer.pending else None,
+        len(answer.pending or ()),
+        answer.next,
         drift=answer.drift.sentence if answer.drift else None,
     )
 
@@ -141,9 +70,50 @@ def _without_name(answer: Answer, said: str) -> str:
     return said
 
 
-def _group(state: DatabaseState, members: Sequence[Kept]) -> Group:
-    checks = Counter(check for each in members for check in each.checks)
-    return Group(state, tuple(sorted(each.name for each in members)), tuple(checks.most_common()))
+def tally(
+    answers: Sequence[Answer],
+    total: int,
+    duration_ms: float,
+    exit_code: int | None = None,
+    warnings: Sequence[str] = (),
+    **more: Any,
+) -> "Fleet":
+    """Build the result of a command; `more` are the fields that only some commands have."""
+    codes = Counter(answer.exit_code for answer in answers)
+    said = Counter(each for answer in answers for each in answer.warnings) + Counter(warnings)
+    return Fleet(
+        total,
+        len(answers),
+        worst_code(answers) if exit_code is None else exit_code,
+        round(duration_ms, 1),
+        tuple(group(answers)),
+        {code: codes[code] for code in (0, 1, 2, 3)},
+        warnings=tuple(said.most_common()),
+        **more,
+    )
+
+
+def worst_code(answers: Sequence[Answer]) -> int:
+    """Return the highest exit code. The code for "all phases past" counts only if every database has it."""
+    return max((each.exit_code for each in answers if not (each.is_past and each.exit_code == 2)), default=2)
+
+
+def group(answers: Sequence[Answer]) -> list[Group]:
+    """Group equal databases, the largest group first."""
+    members: dict[DatabaseState, list[Answer]] = {}
+    for answer in answers:
+        members.setdefault(state_of(answer), []).append(answer)
+    groups = []
+    for state, found in members.items():
+        checks = Counter(
+            check
+            for answer in found
+            for check in {check for phase in answer.closed for check in phase.closed_by}
+        )
+        groups.append(
+            Group(state, tuple(sorted(answer.name for answer in found)), tuple(checks.most_common()))
+        )
+    return sorted(groups, key=lambda group: (group.state.error is not None, -len(group.names), group.names))
 
 
 OnAnswer = Callable[[Answer], None]
@@ -178,7 +148,6 @@ class Fleet:
     warnings: tuple[tuple[str, int], ...] = ()
     left: int = 0
     waves: tuple[Wave, ...] = ()
-    shard: str | None = None
     stopped: str | None = None
 
     @property
@@ -208,23 +177,24 @@ def ask_fleet(
 ) -> Fleet:
     """Evaluate every database, `jobs` at a time; report each answer as it arrives, then tally them."""
     refuse_records(request, tenants)
-    start, tally = time.perf_counter(), Tally()
+    start, answers = time.perf_counter(), list[Answer]()
     total = len(tenants.found) + len(tenants.unlisted)
 
     def take(answer: Answer) -> None:
-        tally.add(answer)
+        answers.append(answer)
         on_answer(answer)
-        on_progress(len(tally.kept), total)
+        on_progress(len(answers), total)
 
     for line in tenants.unlisted:
         take(not_listed(line))
     finished = survey(tenants.found, partial(ask, request), jobs, take)
-    return tally.result(
+    return tally(
+        answers,
         total,
-        tally.exit_code if finished else 3,
         (time.perf_counter() - start) * 1000,
+        None if finished else 3,
         planned=request.calls is not None,
-        drifted=tuple(sorted(each.name for each in tally.kept if each.state.drift is not None)),
+        drifted=tuple(sorted(each.name for each in answers if each.drift and each.drift.sentence)),
         repeated=tenants.repeated,
     )
 

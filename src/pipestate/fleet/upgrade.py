@@ -1,17 +1,14 @@
 """Upgrade of a fleet in waves: a worker upgrades each tenant, then it is verified; a bad wave is the last one.
 
-No file keeps the state. A rerun reads the version tables, skips finished tenants, and upgrades the rest. Shards are
-parts of a fleet that are upgraded on several machines.
+No file keeps the state. A rerun reads the version tables, skips finished tenants, and upgrades the rest.
 """
 
-import hashlib
 import math
-import os
 import re
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
@@ -30,10 +27,8 @@ from pipestate.fleet.ask import (
     make_request,
     not_listed,
 )
-from pipestate.fleet.finished import find_finished
-from pipestate.fleet.list import Tenant, Tenants
-from pipestate.fleet.run import Fleet, OnAnswer, Tally, Wave
-from pipestate.fleet.survey import survey
+from pipestate.fleet.list import Tenant, Tenants, survey
+from pipestate.fleet.run import Fleet, OnAnswer, Wave, tally
 from pipestate.fleet.worker import Workers
 from pipestate.ledger.record import record_schema
 from pipestate.ledger.state import look
@@ -44,47 +39,7 @@ from pipestate.runbook.files import default_runbooks
 from pipestate.verify.report import Gate
 
 DEFAULT_WAVES = "1,10%,100%"
-INDEX = "JOB_COMPLETION_INDEX"  # set by a Kubernetes Indexed Job; it counts from 0
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """One of several parts of a fleet, numbered from 1."""
-
-    number: int
-    of: int
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.of}"
-
-    def holds(self, identity: Sequence[object]) -> bool:
-        """Tell whether a tenant belongs to this shard, by its address: a longer list moves no tenant."""
-        digest = hashlib.sha256(repr(tuple(identity)).encode()).digest()
-        return int.from_bytes(digest[:8], "big") % self.of == self.number - 1
-
-
-def parse_shard(text: str, environ: Mapping[str, str] = os.environ) -> Shard:
-    """Parse `3/20`, the third of twenty; or `20`, numbered by JOB_COMPLETION_INDEX.
-
-    >>> parse_shard("3/20"), parse_shard("20", {"JOB_COMPLETION_INDEX": "2"})
-    (Shard(number=3, of=20), Shard(number=3, of=20))
-    """
-    found = re.fullmatch(r"(?:(\d{1,6})/)?(\d{1,6})", text.strip())
-    if found is None:
-        raise ConfigError(f"--shard {text}: write 3/20 for the third of twenty, or 20 beside {INDEX}")
-    number = found[1]
-    if number is None:
-        index = environ.get(INDEX, "").strip()
-        if not index.isdecimal():
-            raise ConfigError(
-                f"--shard {text} takes its number from {INDEX}, which is not set: write 1/{text}"
-            )
-        number = str(int(index) + 1)
-    shard = Shard(int(number), int(found[2]))
-    if not 1 <= shard.number <= shard.of:
-        raise ConfigError(f"--shard {shard}: shards count from 1 to {shard.of}")
-    return shard
 
 
 def parse_waves(text: str) -> tuple[tuple[int, bool], ...]:
@@ -130,7 +85,6 @@ class FleetUpgrade:
     max_failures: int = 0
     hold: bool = False
     dry_run: bool = False
-    shard: Shard | None = None
 
 
 def plan_fleet_upgrade(
@@ -158,30 +112,28 @@ def upgrade_fleet(
 ) -> Fleet:
     """Upgrade wave by wave, `jobs` tenants at a time; stop after more than `max_failures` failures."""
     start = time.perf_counter()
-    found = [each for each in tenants.found if how.shard is None or how.shard.holds(each.identity)]
-    run = _WaveRun(how, workers, len(found) + len(tenants.unlisted), on_answer, on_progress)
-    if not how.required:  # a required gate is evaluated in finished tenants, too
-        run.finished = find_finished(found, how.request.locate, how.wanted)
+    run = _WaveRun(how, workers, len(tenants.found) + len(tenants.unlisted), on_answer, on_progress)
     for line in tenants.unlisted:
         run.take(replace(not_listed(line), upgrade=TenantUpgrade(1, UpgradeOutcome.FAILED)))
-    finished, waves = True, list(cut(found, how.ends)) or [[]]
+    finished, waves = True, list(cut(tenants.found, how.ends)) or [[]]
     with workers.open():
         for number, wave in enumerate(waves, 1):
             if finished and not run.halted.is_set():
                 finished = survey(wave, partial(run.upgrade, number), jobs, run.take)
                 run.record_schemas(wave)
-    return run.tally.result(
+    return tally(
+        run.answers,
         run.total,
-        (run.tally.exit_code if run.tally.kept else 0) if finished else 3,
         (time.perf_counter() - start) * 1000,
+        3 if not finished else None if run.answers else 0,
+        run.warnings,
         planned=how.dry_run,
         repeated=tenants.repeated,
-        left=run.total - len(run.tally.kept) if finished else 0,
+        left=run.total - len(run.answers) if finished else 0,
         waves=tuple(
             Wave(number, len(wave) + (number == 1) * len(tenants.unlisted), run.outcomes[number])
             for number, wave in enumerate(waves, 1)
         ),
-        shard=str(how.shard) if how.shard else None,
         stopped=run.why_halted if run.halted.is_set() else None,
     )
 
@@ -195,12 +147,12 @@ class _WaveRun:
     total: int
     on_answer: OnAnswer
     on_progress: Progress
-    tally: Tally = field(default_factory=Tally)
+    answers: list[Answer] = field(default_factory=list)
     outcomes: defaultdict[int, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     halted: threading.Event = field(default_factory=threading.Event)
     changed: set[str] = field(default_factory=set)
-    finished: dict[str, Answer] = field(default_factory=dict)
     failures: int = 0
+    warnings: list[str] = field(default_factory=list)
 
     @property
     def why_halted(self) -> str:
@@ -211,7 +163,7 @@ class _WaveRun:
         """Count an answer and pass it on; None is a skipped tenant."""
         if answer is None or answer.upgrade is None:
             return
-        self.tally.add(answer)
+        self.answers.append(answer)
         self.outcomes[answer.upgrade.wave][answer.upgrade.outcome] += 1
         if answer.upgrade.applied:
             self.changed.add(answer.name)
@@ -219,22 +171,21 @@ class _WaveRun:
         if self.failures > self.how.max_failures:
             self.halted.set()
         self.on_answer(answer)
-        self.on_progress(len(self.tally.kept), self.total)
+        self.on_progress(len(self.answers), self.total)
 
     def upgrade(self, wave: int, tenant: Tenant) -> Answer | None:
         """Read, upgrade and verify one tenant."""
         if self.halted.is_set():
             return None
-        if tenant.name in self.finished:
-            current = self.finished[tenant.name]
-            return replace(current, upgrade=TenantUpgrade(wave, UpgradeOutcome.CURRENT, current.revision))
         start, chain = time.perf_counter(), self.how.request.locate.chain
-        before = ask(self.how.request, tenant)
+        wanted = chain.ancestors(self.how.wanted)
+        # a required gate is evaluated in finished tenants, too
+        before = ask(self.how.request, tenant, () if self.how.required else wanted)
         done = TenantUpgrade(wave, UpgradeOutcome.CURRENT, before.revision)
         if before.revision is None and before.error is not None:
             return replace(before, upgrade=replace(done, outcome=UpgradeOutcome.FAILED))
         applied = chain.position((before.revision or "").split()).applied
-        pending = chain.ancestors(self.how.wanted) - applied
+        pending = wanted - applied
         done = replace(done, pending=tuple(each.id for each in chain if each.id in pending))
         if self.how.dry_run:
             outcome = UpgradeOutcome.PENDING if pending else UpgradeOutcome.CURRENT
@@ -279,7 +230,7 @@ class _WaveRun:
                     if state.installed and not state.missing:
                         record_schema(connection, " ".join(sorted(self.how.wanted)))
             except PipestateError as error:
-                self.tally.warnings.update([f"the schema was not recorded: {error}"])
+                self.warnings.append(f"the schema was not recorded: {error}")
 
 
 def worse(before: Sequence[PhaseFound], after: Sequence[PhaseFound], *, required: bool) -> Iterator[str]:

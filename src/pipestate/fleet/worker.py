@@ -17,13 +17,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
-
-from sqlalchemy import URL
+from typing import IO, TYPE_CHECKING
 
 from pipestate.core.errors import PipestateError, Unreachable
 from pipestate.database.interrupt import is_stopped
@@ -178,67 +176,56 @@ class Workers:
             self._all.clear()
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedProject:
-    """The child's side: `plan` holds the settings that all its tenants share."""
-
-    plan: "Upgrade"
-    wanted: Sequence[str]
-    environ: Mapping[str, str]
-
-    def upgrade(self, url: URL, path: Sequence[str], arguments: Sequence[str]) -> WorkerAnswer:
-        """Upgrade a tenant; any error becomes its answer."""
-        from sqlalchemy.exc import DBAPIError
-
-        from pipestate.migration.failure import explain
-        from pipestate.migration.upgrade import OtherDatabase, upgrade
-
-        ini_url = partial(self.plan.project.option, "sqlalchemy.url")
-        os.environ.update(named_in_variables(url, ini_url, self.environ))
-        locate = self.plan.locate.within(path[0]) if path else self.plan.locate
-        on = replace(self.plan, url=url, locate=locate, path=tuple(path), arguments=tuple(arguments))
-        try:
-            done = upgrade(on, self.wanted)
-        except PipestateError as error:
-            is_other = isinstance(error, OtherDatabase)
-            return WorkerAnswer(error=str(error), exit_code=error.exit_code, is_other=is_other)
-        except DBAPIError as error:
-            return WorkerAnswer(error=explain(error, url), exit_code=Unreachable.exit_code)
-        except (Exception, SystemExit) as error:  # env.py and revisions raise many types
-            said = without_secrets(f"{type(error).__name__}: {error}", url)
-            return WorkerAnswer(error=said, exit_code=Unreachable.exit_code)
-        waiting = [
-            (revision, f"{runbook.name}/{phase.name}")
-            for revision, closed in done.closed.items()
-            for runbook, phase in closed.report.phases()
-        ]
-        return WorkerAnswer(done.applied, waiting, done.held, done.held_ungated)
-
-
 def main() -> int:
-    """Process jobs until stdin ends. Reserve stdout for answers; redirect other output to stderr."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-    worker = _load(json.loads(sys.stdin.readline()))
-    for line in sys.stdin:
-        tenant = json.loads(line)
-        found = worker.upgrade(parse_url(tenant["url"]), tenant["path"], tenant["arguments"])
-        answers.write(json.dumps(asdict(found)) + "\n")
-        answers.flush()
-    return 0
-
-
-def _load(job: Mapping[str, Any]) -> LoadedProject:
+    """Upgrade tenants until stdin ends. Reserve stdout for answers; redirect other output to stderr."""
     from pipestate.migration.upgrade import make_upgrade
     from pipestate.project.graph import find_targets
     from pipestate.project.revision_files import read_chain
     from pipestate.project.version_table import locator
 
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    job, environ = json.loads(sys.stdin.readline()), dict(os.environ)
     project = find_described(job["project"])
+    ini_url = partial(project.option, "sqlalchemy.url")
     chain = read_chain(project)
     locate = locator(project, chain, job["version_table"])
-    plan = make_upgrade(project, chain, locate, parse_url("postgresql://"))
-    return LoadedProject(plan, find_targets(chain, job["target"]), dict(os.environ))
+    shared = make_upgrade(project, chain, locate, parse_url("postgresql://"))
+    wanted = find_targets(chain, job["target"])
+    for line in sys.stdin:
+        tenant = json.loads(line)
+        url, path, arguments = parse_url(tenant["url"]), tuple(tenant["path"]), tuple(tenant["arguments"])
+        os.environ.update(named_in_variables(url, ini_url, environ))
+        there = locate.within(path[0]) if path else locate
+        found = _upgrade(replace(shared, url=url, locate=there, path=path, arguments=arguments), wanted)
+        answers.write(json.dumps(asdict(found)) + "\n")
+        answers.flush()
+    return 0
+
+
+def _upgrade(plan: "Upgrade", wanted: Sequence[str]) -> WorkerAnswer:
+    """Upgrade a tenant; any error becomes its answer."""
+    from sqlalchemy.exc import DBAPIError
+
+    from pipestate.migration.failure import explain
+    from pipestate.migration.upgrade import OtherDatabase, upgrade
+
+    try:
+        done = upgrade(plan, wanted)
+    except PipestateError as error:
+        is_other = isinstance(error, OtherDatabase)
+        return WorkerAnswer(error=str(error), exit_code=error.exit_code, is_other=is_other)
+    except DBAPIError as error:
+        return WorkerAnswer(error=explain(error, plan.url), exit_code=Unreachable.exit_code)
+    except (Exception, SystemExit) as error:  # env.py and revisions raise many types
+        said = without_secrets(f"{type(error).__name__}: {error}", plan.url)
+        return WorkerAnswer(error=said, exit_code=Unreachable.exit_code)
+    waiting = [
+        (revision, f"{runbook.name}/{phase.name}")
+        for revision, closed in done.closed.items()
+        for runbook, phase in closed.report.phases()
+    ]
+    return WorkerAnswer(done.applied, waiting, done.held, done.held_ungated)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def attribute(trace: Trace, seen: Seen, tables: Sequence[Table]) -> tuple[Revisi
 
 def find_holds(trace: Trace, sightings: Sequence[Sighting]) -> list[HeldLock]:
     """Find the locks: those that the child reported, and those that only the watcher saw."""
-    ours = [each for each in sightings if each.granted and each.by != AUTOVACUUM]
+    ours = [each for each in sightings if each.by != AUTOVACUUM]
     reported = list(_reported_holds(trace, ours))
     rest = [
         each
@@ -194,7 +194,6 @@ def _table(
         any(timeout == 0 for timeout in timeouts),
         max(timeouts, default=None),
         max((strongest.end - strongest.start) * 1000, longest[WRITER] or 0.0, longest[READER] or 0.0),
-        sum(SAMPLE_S * 1000 for each in seen.sightings if each.oid == table.oid and not each.granted),
         longest[WRITER],
         longest[READER],
         longest["rows"],

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
 
 from sqlalchemy import URL, text
 from sqlalchemy.exc import DBAPIError
@@ -22,10 +22,10 @@ from pipestate.core.text import size
 from pipestate.database import connections as db
 from pipestate.database.drivers import message
 from pipestate.database.queries import named_query
-from pipestate.rehearse.child_process import Failure, Step, Trace, child, require_told, write_line
+from pipestate.rehearse.child_process import Failure, Step, Trace, run_child
 from pipestate.rehearse.clone import Job, Table
 from pipestate.rehearse.impact import READER_MS, STRONGEST, LockEncounter, RevisionImpact, TableImpact
-from pipestate.rehearse.watch import PolledConnection, RepeatedMessage, Rows, follow
+from pipestate.rehearse.watch import PolledConnection, RepeatedMessage, Rows, run_tasks
 
 MOST_BYTES = 1 << 30  # a larger copy takes minutes, and more disk than expected
 PREFIX = "pipestate_rehearsal_"
@@ -41,23 +41,15 @@ Encounters = tuple[Sequence[LockEncounter], Failure | None]  # with the failure 
 ExclusiveRequests = Mapping[str, Sequence[Table]]  # tables with a request for ACCESS EXCLUSIVE, by revision
 
 
-@dataclass(frozen=True, slots=True)
-class ScratchCopy:
-    """A copy, or the reason why there is none."""
-
-    url: URL | None
-    why_not: str | None = None
-
-
 @contextmanager
-def scratch_copy(clone: URL) -> Iterator[ScratchCopy]:
-    """Copy the clone on its own server, if the role may; drop the copy at the end."""
+def scratch_copy(clone: URL) -> Iterator[tuple[URL | None, str | None]]:
+    """Copy the clone on its own server, and drop the copy at the end; without a copy, yield the reason."""
     name = _named(clone)
     if (why_not := _copy(clone, name)) is not None:
-        yield ScratchCopy(None, why_not)
+        yield None, why_not
         return
     try:
-        yield ScratchCopy(clone.set(database=name))
+        yield clone.set(database=name), None
     finally:
         _drop(clone, name)
 
@@ -135,17 +127,8 @@ class BlockingReaders:
         """Run the steps once; return the failure that stopped them."""
         tables = {table.name: table for each in self.requests.values() for table in each}
         self.readers = [BlockingReader(table, self._line()) for table in tables.values()]
-        trace, sampler = Trace(), self._sampler()
-        with child(job, steps, waits=True) as process:
-
-            def take(said: Mapping[str, Any]) -> None:
-                trace.take(said)
-                if said["what"] == "revision":
-                    self.read_for(said["revision"])
-                    write_line(process, "go")
-
-            follow(process.stdout, [sampler], take)
-            require_told(process, trace)
+        trace = Trace(begins=lambda begun: self.read_for(begun.revision))
+        run_child(job, steps, trace, partial(run_tasks, [self._sampler()]), waits=True)
         if trace.failure is not None and trace.failure.sqlstate in GAVE_UP:
             self._gave_up_for_good(time.monotonic())
         for number, met in enumerate(

@@ -2,8 +2,8 @@
 
 1. Read the job from stdin: the clone with its password, the project, the steps.
 2. If the run is measured, run env.py once without revisions: the waits seen then are noise.
-3. Run the steps through env.py, pass every gate, and refuse any other database. If the job has statements, prepare
-   them before and after each step. If the job waits, wait before each revision for a line on stdin.
+3. Run the steps through env.py, pass every gate, and refuse any other database. If the job
+   waits, wait before each revision for a line on stdin.
 
 The recorder times every statement of a revision, and reads its locks. Output of env.py and the revisions is written
 to stderr.
@@ -15,11 +15,11 @@ import re
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, wraps
 from pathlib import Path
-from traceback import walk_tb
+from traceback import walk_stack, walk_tb
+from types import FrameType
 from typing import Any
 
 from alembic import command
@@ -32,15 +32,16 @@ from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
 from pipestate.core.errors import PipestateError
+from pipestate.database.connections import engine_of
 from pipestate.database.drivers import sqlstate
+from pipestate.database.queries import named_query
 from pipestate.database.urls import parse_url, without_secrets
 from pipestate.migration.alembic import Steps, wrap_migrations
 from pipestate.migration.failure import explain
 from pipestate.migration.gate import gate_listener
 from pipestate.migration.upgrade import alembic_config, only_on
 from pipestate.project.find import Project, find_described
-from pipestate.rehearse.child_process import first_word
-from pipestate.rehearse.compat import prepare
+from pipestate.rehearse.child_process import first_word, ini_directory, near
 from pipestate.verify.report import Report
 
 Tell = Callable[..., None]
@@ -59,15 +60,7 @@ TO_SAVEPOINT = re.compile(r"(?i)\brollback\s+(work\s+|transaction\s+)?to\b")
 LONG_S = 0.005
 LONGEST_SQL = 4000
 
-# It returns at least one row, for the lock_timeout: outside a transaction, a statement's locks end with it.
-LOCKS = {
-    "postgresql": (
-        "SELECT l.relation::pg_catalog.int8, l.mode, pg_catalog.pg_relation_filenode(l.relation)::pg_catalog.int8, "
-        "(EXTRACT(epoch FROM pg_catalog.current_setting('lock_timeout')::pg_catalog.interval) * 1000)::pg_catalog.float8 "
-        "FROM (VALUES (1)) AS one LEFT JOIN pg_catalog.pg_locks l ON l.pid = pg_catalog.pg_backend_pid() "
-        "AND l.locktype = 'relation' AND l.granted AND l.relation >= 16384 AND l.mode <> 'AccessShareLock'"
-    )
-}
+LOCKS = named_query("rehearse", "own_locks")
 REASON = "a rehearsal on a clone"
 EMPTY_S = 0.5
 
@@ -75,15 +68,18 @@ EMPTY_S = 0.5
 class Recorder:
     """Reports the statements of each revision, on all connections that its env.py makes."""
 
-    def __init__(self, tell: Tell, versions: Sequence[Path], wait: Callable[[], object] = str) -> None:
+    def __init__(
+        self, tell: Tell, versions: Sequence[Path], root: Path, wait: Callable[[], object] = str
+    ) -> None:
         self.tell = tell
+        self.root = root
         self.wait = wait
         self.versions = [path.resolve() for path in versions]
         self.revision: str | None = None
-        self._source: str | None = None
+        self._source = ""
         self._start = 0.0
         self._silent = False
-        self._path: str | None = None
+        self._path: str = ""
         self._places: dict[str, bool] = {}
 
     def follow(self, steps: Steps) -> Steps:
@@ -101,14 +97,14 @@ class Recorder:
     def begin(self, step: RevisionStep) -> None:
         """Report that a revision begins, and wait for the parent if asked to."""
         script: Any = step.revision
-        self.revision, self._path = str(script.revision), str(script.path)
+        self.revision, self._path = str(script.revision), near(str(script.path), self.root)
         self.tell("revision", revision=self.revision, path=self._path, at=time.monotonic())
         self.wait()
 
     def before(self, *_: Any) -> None:
         """Note the start of a statement, and the line of the revision that runs it."""
         if self.revision is not None and not self._silent:
-            self._source = self._line()
+            self._source = next(self._lines(walk_stack(None)), self._path)
             self._start = time.monotonic()
 
     def after(self, connection: Connection, _cursor: Any, statement: str, *_: Any) -> None:
@@ -140,42 +136,27 @@ class Recorder:
         """Find the revision's line that raised an error; only its file if other code ran for it."""
         cause: BaseException | None = error
         while cause is not None:
-            frames = [
-                f"{file}:{line}"
-                for frame, line in walk_tb(cause.__traceback__)
-                if self._is_of_a_revision(file := frame.f_code.co_filename)
-            ]
-            if frames:
-                return frames[-1]
+            lines = list(self._lines(walk_tb(cause.__traceback__)))
+            if lines:
+                return lines[-1]
             cause = cause.__cause__
-        return self._path
+        return self._path or None
 
-    @contextmanager
-    def silent(self) -> Iterator[None]:
-        """Report nothing inside the block: the statements are our own."""
-        self._silent = True
-        try:
-            yield
-        finally:
-            self._silent = False
+    def _lines(self, frames: Iterable[tuple[FrameType, int]]) -> Iterator[str]:
+        """Write those lines that belong to a revision's file."""
+        for frame, line in frames:
+            if self._is_of_a_revision(frame.f_code.co_filename):
+                yield f"{near(frame.f_code.co_filename, self.root)}:{line}"
 
     def _locks(self, connection: Connection) -> list[list[Any]]:
         """Read the locks of the session; return none for an engine that cannot show them."""
-        query = LOCKS.get(connection.dialect.name)
-        if query is None:
+        if engine_of(connection).IS_FILE:
             return []
-        with self.silent():
-            return [list(row) for row in connection.exec_driver_sql(query)]
-
-    def _line(self) -> str | None:
-        """Find the running line of a revision; only the file if a Contract runs for it."""
-        frame = sys._getframe(1)
-        while frame is not None:
-            file = frame.f_code.co_filename
-            if self._is_of_a_revision(file):
-                return f"{file}:{frame.f_lineno}"
-            frame = frame.f_back  # type: ignore[assignment]
-        return self._path
+        self._silent = True  # this statement is our own
+        try:
+            return [list(row) for row in connection.exec_driver_sql(LOCKS)]
+        finally:
+            self._silent = False
 
     def _is_of_a_revision(self, file: str) -> bool:
         if file not in self._places:
@@ -204,15 +185,12 @@ def _session(connection: Connection) -> int:
     return id(connection.connection.dbapi_connection)
 
 
-@contextmanager
-def recording(recorder: Recorder) -> Iterator[None]:
-    """Listen to every engine, and to every context that an env.py configures."""
-    listeners: dict[str, Callable[..., None]] = {
-        "before_cursor_execute": recorder.before,
-        "after_cursor_execute": recorder.after,
-        "commit": recorder.end,
-        "rollback": recorder.end,
-    }
+def listen(recorder: Recorder) -> None:
+    """Follow every engine, and every context that an env.py configures, until the process ends."""
+    event.listen(Engine, "before_cursor_execute", recorder.before)
+    event.listen(Engine, "after_cursor_execute", recorder.after)
+    event.listen(Engine, "commit", recorder.end)
+    event.listen(Engine, "rollback", recorder.end)
     configure = EnvironmentContext.configure
 
     @wraps(configure)
@@ -220,15 +198,7 @@ def recording(recorder: Recorder) -> Iterator[None]:
         configure(self, *arguments, **options)
         wrap_migrations(self.get_context(), recorder.follow)
 
-    for name, listener in listeners.items():
-        event.listen(Engine, name, listener)
     EnvironmentContext.configure = configure_followed  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        EnvironmentContext.configure = configure  # type: ignore[method-assign]
-        for name, listener in listeners.items():
-            event.remove(Engine, name, listener)
 
 
 def main() -> int:
@@ -238,7 +208,7 @@ def main() -> int:
     url = parse_url(job["url"])
     project = find_described(job["project"])
     wait = sys.stdin.readline if job["waits"] else str
-    recorder = Recorder(tell, project.versions, wait)
+    recorder = Recorder(tell, project.versions, ini_directory(project), wait)
     try:
         _migrate(job, url, project, recorder)
         tell("done", at=time.monotonic())
@@ -270,22 +240,13 @@ def _migrate(job: Mapping[str, Any], url: URL, project: Project, recorder: Recor
     config = alembic_config(project, url)
     config.cmd_opts = Namespace(x=[f"force={REASON}"])
     gate_listener.set(partial(_tell_gate, recorder.tell))
-    with only_on(url), recording(recorder):
+    listen(recorder)
+    with only_on(url):
         if job["measured"]:
             recorder.tell("empty", at=time.monotonic())
             _run_nothing(config)
-        _tell_prepared(job, url, recorder, None)
         for direction, target in job["steps"]:
             getattr(command, direction)(config, target)
-            _tell_prepared(job, url, recorder, target)
-
-
-def _tell_prepared(job: Mapping[str, Any], url: URL, recorder: Recorder, after: str | None) -> None:
-    """Report the results of preparing today's statements."""
-    if job["statements"]:
-        with recorder.silent():
-            found = [[each.error, each.columns, each.plan_error] for each in prepare(url, job["statements"])]
-        recorder.tell("prepared", after=after, found=found)
 
 
 def _tell_gate(tell: Tell, revision: str, report: Report) -> None:

@@ -7,40 +7,25 @@ import io
 import json
 import os
 import re
+import select
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from pipestate.core.errors import ConfigError, PipestateError, Unreachable
 from pipestate.database.urls import named_in_variables
-from pipestate.project.find import describe
+from pipestate.project.find import Project, describe
 from pipestate.rehearse.clone import HALF_MIGRATED, Job
 
 LAST_WORDS_S = 2.0
 FIRST_WORD = re.compile(r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*([A-Za-z]+)", re.DOTALL)
 Step = tuple[str, str]  # an Alembic command and its target
-Column = tuple[str, str]  # name and type
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """The error of preparing or planning a statement, and the columns that it returns, if known."""
-
-    error: str | None
-    columns: tuple[Column, ...] | None = None
-    plan_error: str | None = None
-
-
-def read_prepared(said: Sequence[Any]) -> Prepared:
-    """Read the child's report of one statement."""
-    error, columns, plan_error = said
-    known = tuple((name, kind) for name, kind in columns) if columns is not None else None
-    return Prepared(error, known, plan_error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +39,11 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement of a revision. `source` is the line of its file that ran it; None if other code ran it."""
+    """One statement of a revision. `source` is the line of its file that ran it; only the file if other code ran it."""
 
     revision: str
     session: int
-    source: str | None
+    source: str
     sql: str
     start: float
     end: float
@@ -120,7 +105,6 @@ class Trace:
     begun: list[Begun] = field(default_factory=list)
     ended: list[tuple[int, float]] = field(default_factory=list)  # sessions, and ends of their transactions
     gates: list[GateOutcome] = field(default_factory=list)
-    prepared: list[tuple[str | None, list[Prepared]]] = field(default_factory=list)  # by the revision before
     failure: Failure | None = None
     empty_at: float | None = None  # from here to the first revision, an empty one is measured
     done_at: float | None = None
@@ -145,8 +129,6 @@ class Trace:
             self.ended.append((values["session"], values["at"]))
         elif what == "gate":
             self.gates.append(GateOutcome(**{**values, "failing": tuple(values["failing"])}))
-        elif what == "prepared":
-            self.prepared.append((values["after"], [read_prepared(each) for each in values["found"]]))
         elif what == "failed":
             self.failure = Failure(**values)
         elif what == "empty":
@@ -170,20 +152,38 @@ def first_word(statement: str) -> str:
     return found[1].upper() if found else ""
 
 
-@contextmanager
-def child(
+def ini_directory(project: Project) -> Path:
+    """Return the directory of the project's ini, or that of its scripts."""
+    return (project.config or project.scripts).resolve().parent
+
+
+def near(file: str, root: Path) -> str:
+    """Write a path relative to the working directory, or else to `root`, if it lies below one of them."""
+    path = Path(file).resolve()
+    place = next((place for place in (Path.cwd(), root) if path.is_relative_to(place)), None)
+    return str(path.relative_to(place) if place else path)
+
+
+def wait_for(pipe: Any) -> bool:
+    """Wait until a pipe can be read."""
+    return bool(select.select([pipe], [], [])[0])
+
+
+def run_child(
     job: Job,
     steps: Sequence[Step],
-    statements: Sequence[str] = (),
+    trace: Trace | None = None,
+    wait: Callable[[Any], bool] = wait_for,
     *,
     measured: bool = False,
     waits: bool = False,
-) -> Iterator["subprocess.Popen[bytes]"]:
-    """Start the process that migrates and prepares the statements after each step; it ends with this process.
+) -> Trace:
+    """Run the steps on the clone in a process that ends with this one, and collect its reports.
 
-    With `measured` it first runs without revisions; with `waits` it begins a revision only after a line on its stdin.
+    `wait` returns True when its pipe can be read, and may work meanwhile. With `measured` the process first runs
+    without revisions; with `waits` it begins a revision only after `trace.begins` has returned.
     """
-    url = job.clone.render_as_string(hide_password=False)
+    trace = trace or Trace()
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "pipestate.rehearse.child"],
         stdin=subprocess.PIPE,
@@ -196,15 +196,24 @@ def child(
             **named_in_variables(job.clone, partial(job.project.option, "sqlalchemy.url"), os.environ),
         },
     )
-    assert process.stdin is not None
+    pipe: Any = process.stdout
     printed = threading.Thread(target=_pass_on, args=(process.stderr,), daemon=True)
     printed.start()
-    given = {"url": url, "project": describe(job.project), "steps": steps, "statements": statements}
+    given = {"url": job.clone.render_as_string(hide_password=False), "project": describe(job.project)}
     try:
-        write_line(process, json.dumps({**given, "measured": measured, "waits": waits}))
-        if not waits:
+        _send(process, json.dumps({**given, "steps": steps, "measured": measured, "waits": waits}))
+        if not waits and process.stdin is not None:
             process.stdin.close()
-        yield process
+        os.set_blocking(pipe.fileno(), False)
+        rest, read = b"", None
+        while read != b"":
+            read = pipe.read() if wait(pipe) else None
+            *lines, rest = (rest + (read or b"")).split(b"\n")
+            for line in lines:
+                trace.take(said := json.loads(line))
+                if waits and said["what"] == "revision":
+                    _send(process, "go")
+        code = process.wait()
     finally:
         if process.poll() is None:
             process.terminate()
@@ -213,6 +222,12 @@ def child(
         for channel in (process.stdin, process.stdout, process.stderr):
             if channel is not None:
                 channel.close()
+    if trace.done_at is None and trace.failure is None:
+        raise Unreachable(
+            f"the process that migrates the clone ended with {code} before it was done: what it printed stands above; "
+            f"{HALF_MIGRATED}"
+        )
+    return trace
 
 
 def _pass_on(printed: Any) -> None:
@@ -223,7 +238,7 @@ def _pass_on(printed: Any) -> None:
             sys.stderr.flush()
 
 
-def write_line(process: "subprocess.Popen[bytes]", line: str) -> None:
+def _send(process: "subprocess.Popen[bytes]", line: str) -> None:
     """Write a line to the child's stdin; a dead child is ignored: its end is noticed elsewhere."""
     assert process.stdin is not None
     left = memoryview(f"{line}\n".encode())
@@ -232,37 +247,9 @@ def write_line(process: "subprocess.Popen[bytes]", line: str) -> None:
             left = left[process.stdin.write(left) :]
 
 
-def listen(process: "subprocess.Popen[bytes]", trace: Trace) -> None:
-    """Process the child's reports until its end."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        trace.take(json.loads(line))
-    require_told(process, trace)
-
-
-def require_told(process: "subprocess.Popen[bytes]", trace: Trace) -> None:
-    """Refuse a child that ended without a report."""
-    code = process.wait()
-    if trace.done_at is None and trace.failure is None:
-        raise Unreachable(
-            f"the process that migrates the clone ended with {code} before it was done: what it printed stands above; "
-            f"{HALF_MIGRATED}"
-        )
-
-
 def refusal(trace: Trace) -> PipestateError:
     """Build the error of a child that stopped before any revision began."""
     said = trace.failure
     is_usage = said is not None and said.exit_code == ConfigError.exit_code
     kind = ConfigError if is_usage else Unreachable
     return kind(f"nothing was rehearsed: {said.message if said else 'the child reported nothing'}")
-
-
-def run_child(
-    job: Job, steps: Sequence[Step], statements: Sequence[str] = (), begins: Begins = no_progress
-) -> Trace:
-    """Run steps on the clone without watching them."""
-    trace = Trace(begins=begins)
-    with child(job, steps, statements) as process:
-        listen(process, trace)
-    return trace

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import URL, Connection, text
 
@@ -157,13 +156,6 @@ def tables_of(clone: URL) -> list[Table]:
         return [Table(**row._mapping) for row in connection.execute(TABLES)]
 
 
-def server_version(clone: URL) -> str:
-    """Return the version of the clone's server or library."""
-    with db.reader(clone) as connection:
-        version: Any = connection.dialect.server_version_info or ()
-        return f"{connection.dialect.name} {'.'.join(str(part) for part in version)}".strip()
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
     """A project and its clone; production is None if unknown."""
@@ -179,8 +171,3 @@ class Job:
     def clone_name(self) -> str:
         """The clone's name in a result; a clone that we made has a label instead of its URL."""
         return self.called or shown(self.clone)
-
-    def where(self) -> str | None:
-        """Return the current revision of the clone."""
-        with db.reader(self.clone) as connection:
-            return self.locate(connection).current

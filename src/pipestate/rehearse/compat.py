@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +24,17 @@ from pipestate.ledger.record import COMPAT, Rehearsed
 from pipestate.ledger.statements import Objects, changed_names, make_watch, read_objects
 from pipestate.rehearse.child_process import (
     Begins,
-    Column,
+    Begun,
     Failure,
-    Prepared,
     Trace,
-    first_word,
+    ini_directory,
+    near,
     no_progress,
     refusal,
     run_child,
 )
-from pipestate.rehearse.clone import HIDDEN_COLUMN, Job, migrated, require_clone
-from pipestate.rehearse.run import (
-    apply_unjudged,
-    files_of,
-    pending_revisions,
-    require_recordable,
-    write_record,
-)
+from pipestate.rehearse.clone import HIDDEN_COLUMN, Job, migrated
+from pipestate.rehearse.run import start, write_record
 from pipestate.runbook.statement import statements, tokens
 
 PARAMETERS = "SELECT cardinality(parameter_types) FROM pg_catalog.pg_prepared_statements WHERE name = 'pipestate_compat'"
@@ -50,14 +43,24 @@ REQUIRED = text(named_query("rehearse", "required_columns"))
 NO_RIGHTS = "42501"
 NOT_ONE = "it is not one statement"
 EXTENSION = "pg_stat_statements"
-HIDDEN = "<insufficient privilege>"
-CUT_OFF = ("at end of input", "unterminated")
-UTILITIES = re.compile(
-    "ABORT|ALTER|ANALYZE|BEGIN|CALL|CHECKPOINT|CLOSE|CLUSTER|COMMENT|COMMIT|COPY|CREATE|DEALLOCATE|DECLARE|DISCARD|DO|DROP|"
-    "END|EXECUTE|EXPLAIN|FETCH|GRANT|IMPORT|LISTEN|LOAD|LOCK|MOVE|NOTIFY|PREPARE|REASSIGN|REFRESH|REINDEX|RELEASE|RESET|"
-    "REVOKE|ROLLBACK|SAVEPOINT|SECURITY|SET|SHOW|START|TRUNCATE|UNLISTEN|VACUUM"
-)
+UTILITY = "a command that cannot be prepared"
+HIDDEN = "its text is hidden from this role: GRANT pg_read_all_stats"
 QUERIES = text(named_query("rehearse", "statements"))
+
+
+Column = tuple[str, str]  # name and type
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The error of preparing or planning a statement, and the columns that it returns, if known."""
+
+    error: str | None
+    columns: tuple[Column, ...] | None = None
+    plan_error: str | None = None
+
+
+States = Sequence[tuple[str | None, Sequence[Prepared]]]  # of all statements, after each revision
 
 
 def prepare(url: URL, given: Sequence[str]) -> list[Prepared]:
@@ -67,6 +70,8 @@ def prepare(url: URL, given: Sequence[str]) -> list[Prepared]:
 
 
 def _prepared(connection: Connection, statement: str) -> Prepared:
+    if statement == "<insufficient privilege>":
+        return Prepared(HIDDEN)
     if len(statements(tokens(statement, "postgresql"))) != 1:  # a second one would be run
         return Prepared(NOT_ONE)
     try:
@@ -78,7 +83,9 @@ def _prepared(connection: Connection, statement: str) -> Prepared:
         plan_error = _plan_error(connection, execute)
         return Prepared(None, tuple(_columns(connection, execute)) or None, plan_error)
     except DBAPIError as error:
-        return Prepared(message(error).partition("\n")[0])
+        said = message(error).partition("\n")[0]
+        is_utility = said == f'syntax error at or near "{statement.split()[0]}"'
+        return Prepared(UTILITY if is_utility else said)
     finally:
         send(connection, "ROLLBACK", "DEALLOCATE ALL")
 
@@ -122,16 +129,6 @@ def _columns(connection: Connection, execute: str) -> Iterator[Column]:
             yield str(name), str(kind)
 
 
-class Reason(StrEnum):
-    """The reason why a statement cannot be prepared before any change."""
-
-    UTILITY = "a command that cannot be prepared"
-    CUT_OFF = "its end is cut off"
-    HIDDEN = "its text is hidden from this role: GRANT pg_read_all_stats"
-    SEVERAL = "it is not one statement"
-    REFUSED = "the server does not understand it today"
-
-
 def read_statements(source: str, url: URL) -> list[str]:
     """Read the statements of a file, or those of a database in pg_stat_statements."""
     given = list(_of_server(url) if source == EXTENSION else _of_file(Path(source)))
@@ -163,21 +160,6 @@ def _of_server(url: URL) -> Iterator[str]:
     yield from (str(each) for each in found)
 
 
-def find_reason(statement: str, error: str) -> Reason:
-    """Classify the reason why a statement could not be prepared, for grouping.
-
-    >>> [find_reason(each, "syntax error").name for each in ("VACUUM t", "SELEC 1", "<insufficient privilege>")]
-    ['UTILITY', 'REFUSED', 'HIDDEN']
-    """
-    if statement.strip() == HIDDEN:
-        return Reason.HIDDEN
-    if error == NOT_ONE:
-        return Reason.SEVERAL
-    if UTILITIES.fullmatch(first_word(statement)):
-        return Reason.UTILITY
-    return Reason.CUT_OFF if any(sign in error for sign in CUT_OFF) else Reason.REFUSED
-
-
 @dataclass(frozen=True, slots=True)
 class StatementResult:
     """A statement and its outcome; `revision` caused it, in the file `path`."""
@@ -186,7 +168,6 @@ class StatementResult:
     what: str
     revision: str | None = None
     path: str | None = None
-    reason: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,45 +200,48 @@ def compat(
     begins: Begins = no_progress,
 ) -> Compat:
     """Prepare the statements on the clone before and after each pending revision after `since`."""
-    if record:
-        require_recordable(job)
     if engine_of(job.clone).IS_FILE:
         raise ConfigError(f"{shown(job.clone)} is not PostgreSQL: compat prepares statements on a server")
-    position = require_clone(job.clone, job.production, job.locate)
-    needed = pending_revisions(job.chain, position, wanted, since)
-    files = files_of(job, needed) if record else {}
-    steps = [("upgrade", revision) for revision in needed]
+    position, needed, files = start(job, wanted, since, say, record=record)
+    states: list[tuple[str | None, Sequence[Prepared]]] = [(None, prepare(job.clone, given))]
+    if all(each.error for each in states[0][1]):
+        raise ConfigError(
+            f"none of the {len(given)} statements can be prepared on the clone as it is, so there is nothing to compare: "
+            f"{states[0][1][0].error} (parameters are written $1, $2)"
+        )
+    say(f"preparing {many(len(given), 'statement')} before and after {many(len(needed), 'revision')}")
+    begin = time.monotonic()
+    with db.reader(job.clone) as connection:
+        before = read_objects(connection)
     with migrated(job.clone):
-        position = apply_unjudged(job, position, since, say)
-    _require_some(given, prepare(job.clone, given))
-    counted = many(len(steps), "revision")
-    say(f"preparing {many(len(given), 'statement')} before and after {counted}")
-    start = time.monotonic()
-    before = _objects(job)
-    with migrated(job.clone):
-        trace = run_child(job, steps, given, begins)
-        if not trace.prepared or (len(trace.prepared) == 1 and not trace.begun):
+
+        def take(begun: Begun) -> None:
+            begins(begun)
+            if len(trace.begun) > 1:  # the revision before it is committed
+                states.append((trace.begun[-2].revision, prepare(job.clone, given)))
+
+        trace = Trace(begins=take)
+        run_child(job, [("upgrade", revision) for revision in needed], trace, waits=True)
+        if not trace.begun:
             raise refusal(trace)
-        made = compare(job, position.current, given, trace)
-    made = replace(made, duration_ms=(time.monotonic() - start) * 1000)
+        if trace.failure is None:
+            states.append((trace.begun[-1].revision, prepare(job.clone, given)))
+        made = compare(job, position.current, given, states, trace.failure)
+    made = replace(made, duration_ms=(time.monotonic() - begin) * 1000)
     if record:
-        changed = changed_names(before, _objects(job)) if made.failure is None else []
-        write_record(job, _as_record(made, files, _watch(job, made, files, changed, given)))
+        write_record(job, _as_record(made, files, _watch(job, made, files, before, given)))
     return made
 
 
-def _objects(job: Job) -> Objects:
-    with db.reader(job.clone) as connection:
-        return read_objects(connection)
-
-
 def _watch(
-    job: Job, made: Compat, files: Mapping[str, str], changed: Sequence[str], given: Sequence[str]
+    job: Job, made: Compat, files: Mapping[str, str], before: Objects, given: Sequence[str]
 ) -> Mapping[str, Any] | None:
     """List the statements that `disuse` watches, and those that the revisions leave untouched."""
+    with db.reader(job.clone) as connection:
+        changed = changed_names(before, read_objects(connection)) if made.failure is None else []
     touched = {each.statement for each in (*made.broken, *made.changed, *made.unprepared)}
     broken = [(each.statement, each.revision) for each in made.broken]
-    assert job.production is not None, "require_recordable has seen it"
+    assert job.production is not None, "`start` has seen it"
     with db.reader(job.production) as connection:
         return make_watch(connection, changed, files, broken, set(given) - touched)
 
@@ -281,47 +265,32 @@ def _as_record(made: Compat, files: Mapping[str, str], watch: Mapping[str, Any] 
     )
 
 
-def _require_some(given: Sequence[str], found: Sequence[Prepared]) -> None:
-    if all(each.error for each in found):
-        raise ConfigError(
-            f"none of the {len(given)} statements can be prepared on the clone as it is, so there is nothing to compare: "
-            f"{found[0].error} (parameters are written $1, $2)"
-        )
-
-
-def compare(job: Job, before: str | None, given: Sequence[str], trace: Trace) -> Compat:
+def compare(
+    job: Job, before: str | None, given: Sequence[str], prepared: States, failure: Failure | None
+) -> Compat:
     """Find broken statements and changed columns, each with its revision."""
-    first = trace.prepared[0][1]
-    unprepared = tuple(
-        StatementResult(statement, each.error, reason=find_reason(statement, each.error))
-        for statement, each in zip(given, first, strict=True)
-        if each.error
-    )
+    unprepared: list[StatementResult] = []
     broken: list[StatementResult] = []
     changed: list[StatementResult] = []
     for number, statement in enumerate(given):
-        states = [(revision, found[number]) for revision, found in trace.prepared]
-        if states[0][1].error:
-            continue
-        errors = [(revision, _error(states[0][1], each)) for revision, each in states]
+        states = [(revision, found[number]) for revision, found in prepared]
         was, now = states[0][1], states[-1][1]
-        if any(error for _, error in errors):
-            revision, what = _breakage(errors)
-            broken.append(StatementResult(statement, what, revision, str(job.chain.by_id[revision].path)))
+        if was.error:
+            unprepared.append(StatementResult(statement, was.error))
+        elif broke := _breakage([(revision, _error(was, each)) for revision, each in states]):
+            broken.append(StatementResult(statement, broke[1], broke[0], _path(job, broke[0])))
         elif now.columns != was.columns:
             revision = _since(states)
-            path = str(job.chain.by_id[revision].path)
-            changed.append(StatementResult(statement, _difference(was, now), revision, path))
+            changed.append(StatementResult(statement, _difference(was, now), revision, _path(job, revision)))
+    with db.reader(job.clone) as connection:
+        after = job.locate(connection).current
     return Compat(
-        job.clone_name,
-        before,
-        job.where(),
-        len(given),
-        tuple(broken),
-        tuple(changed),
-        unprepared,
-        trace.failure,
+        job.clone_name, before, after, len(given), tuple(broken), tuple(changed), tuple(unprepared), failure
     )
+
+
+def _path(job: Job, revision: str) -> str:
+    return near(str(job.chain.by_id[revision].path), ini_directory(job.project))
 
 
 def _error(first: Prepared, each: Prepared) -> str | None:
@@ -329,9 +298,11 @@ def _error(first: Prepared, each: Prepared) -> str | None:
     return each.error or (each.plan_error if first.plan_error is None else None)
 
 
-def _breakage(errors: Sequence[tuple[str | None, str | None]]) -> tuple[str, str]:
+def _breakage(errors: Sequence[tuple[str | None, str | None]]) -> tuple[str, str] | None:
     """Find the revision that breaks a statement, for good or until a later one, with its error."""
-    last = next(number for number in reversed(range(len(errors))) if errors[number][1])
+    last = next((number for number in reversed(range(len(errors))) if errors[number][1]), None)
+    if last is None:
+        return None
     first = last
     while errors[first - 1][1]:
         first -= 1

@@ -15,10 +15,6 @@ from pipestate.database import connections as db
 from pipestate.database.connections import choose, engine_of
 from pipestate.database.queries import named_query
 from pipestate.ledger.drift import read_definitions
-from pipestate.rehearse.blocking_reader import ExclusiveRequests, run_beside_readers
-from pipestate.rehearse.child_process import Step, run_child
-from pipestate.rehearse.clone import Job
-from pipestate.rehearse.impact import LockEncounter, Return
 
 HIDDEN_NUMBER = re.compile(r"\b_pipestate_[0-9]+_")  # differs in every contract
 COLUMNS = named_query("rehearse", "table_columns")
@@ -139,30 +135,3 @@ def _on_sqlite(connection: Connection) -> Iterator[tuple[str, Digest]]:
 
 
 DIGESTS = {"postgresql": _on_postgresql, "sqlite": _on_sqlite}
-
-
-class WayBack:
-    """Downgrade and second upgrade; it reads the contents of the clone before the first upgrade."""
-
-    def __init__(self, job: Job, down: Step, up: Sequence[Step]) -> None:
-        self.job, self.down, self.up = job, down, up
-        self.before = read_contents(job.clone)
-
-    def come_back(self, requests: ExclusiveRequests) -> tuple[Sequence[LockEncounter], Return]:
-        """Downgrade and compare with the original; upgrade again and compare with the first upgrade.
-
-        The second comparison counts rows only: values computed from the clock differ.
-        """
-        job, up = self.job, self.up
-        first = read_contents(job.clone)
-        taken_back = run_child(job, [self.down])
-        if taken_back.failure is not None:
-            return (), Return(failure=taken_back.failure)
-        back = tuple(differences(self.before, read_contents(job.clone)))
-        found, failure = (
-            run_beside_readers(job, up, requests) if requests else ((), run_child(job, up).failure)
-        )
-        if failure is not None:
-            return found, Return(back, failure=failure)
-        again = tuple(differences(first, read_contents(job.clone), rows=False))
-        return found, Return(back, again)

@@ -7,7 +7,6 @@ from enum import StrEnum
 
 from pipestate.rehearse.child_process import Failure, GateOutcome, Statement
 from pipestate.rehearse.writes import Writes
-from pipestate.verify.report import PhaseReport
 
 # Lock modes, from the weakest to the strongest.
 MODES = (
@@ -69,12 +68,12 @@ class TableImpact:
     unbounded: bool = False
     lock_timeout_ms: float | None = None
     held_ms: float = 0.0
-    queued_ms: float = 0.0
     writer_ms: float | None = 0.0
     reader_ms: float | None = 0.0
     rows_ms: float | None = 0.0
     encounter: LockEncounter | None = None
     production_rows: int | None = None
+    oldest_s: float | None = None  # the age of production's oldest transaction on it
     rewritten_by: Statement | None = None
     statements: tuple[Statement, ...] = ()  # of the revision, while the table was locked
 
@@ -156,15 +155,6 @@ class LimitFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class PhaseOutcome:
-    """A phase of a runbook, as `runbook/phase`: its gate and checks on the clone, before and after the upgrade."""
-
-    phase: str
-    before: PhaseReport
-    after: PhaseReport
-
-
-@dataclass(frozen=True, slots=True)
 class Return:
     """Downgrade and second upgrade: differences from before, and from the first upgrade."""
 
@@ -179,7 +169,7 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """The whole result. `oldest` maps each table to production's oldest transaction on it, in seconds."""
+    """The whole result."""
 
     clone: str
     server: str
@@ -192,13 +182,11 @@ class Rehearsal:
     not_probed: dict[str, str] = field(default_factory=dict)
     autovacuum: tuple[str, ...] = ()
     production: str | None = None
-    oldest: dict[str, float | None] = field(default_factory=dict)
     rows: int = 0  # of all tables of the clone, by the planner's statistics
     locks_file: bool = False  # SQLite: writers wait for the whole revision
     limit_ms: float | None = None
     findings: tuple[LimitFinding, ...] = ()
     returned: Return | None = None
-    phases: tuple[PhaseOutcome, ...] = ()
     writes: Writes = field(default_factory=Writes)
     not_tried: str | None = None  # the reason why blocking readers were left out
 

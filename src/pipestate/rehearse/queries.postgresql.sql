@@ -25,22 +25,28 @@ AND n.nspname NOT IN ('information_schema', 'pipestate') AND (SELECT string_agg(
 FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
 IS DISTINCT FROM 'version_num' ORDER BY pg_table_size(c.oid) DESC, 3
 
--- name: oldest_transaction
-SELECT EXTRACT(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_catalog.pg_locks l
-JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE l.relation = to_regclass(:name) AND l.granted
-AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-AND a.pid <> pg_backend_pid()
-
--- name: planned_rows
+-- name: production_figures
 -- A table that was never analysed has -1 rows; before PostgreSQL 14, zero pages.
-SELECT CASE WHEN relkind = 'p' OR pg_relation_size(oid) = 0 THEN 0 WHEN reltuples >= 0 AND relpages > 0
-THEN reltuples::int8 END AS rows, pg_table_size(oid) AS bytes FROM pg_catalog.pg_class WHERE oid = to_regclass(:name)
+SELECT wanted.name, CASE WHEN c.relkind = 'p' OR pg_relation_size(c.oid) = 0 THEN 0
+WHEN c.reltuples >= 0 AND c.relpages > 0 THEN c.reltuples::int8 END AS rows, pg_table_size(c.oid) AS bytes,
+(SELECT EXTRACT(epoch FROM max(clock_timestamp() - a.xact_start))::float8 FROM pg_catalog.pg_locks l
+JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE l.relation = c.oid AND l.granted
+AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+AND a.pid <> pg_backend_pid()) AS oldest_s
+FROM unnest(CAST(:names AS text[])) AS wanted (name) JOIN pg_catalog.pg_class c ON c.oid = to_regclass(wanted.name)
+
+-- name: own_locks
+-- It returns at least one row, for the lock_timeout: outside a transaction, a statement's locks end with it.
+SELECT l.relation::pg_catalog.int8, l.mode, pg_catalog.pg_relation_filenode(l.relation)::pg_catalog.int8,
+(EXTRACT(epoch FROM pg_catalog.current_setting('lock_timeout')::pg_catalog.interval) * 1000)::pg_catalog.float8
+FROM (VALUES (1)) AS one LEFT JOIN pg_catalog.pg_locks l ON l.pid = pg_catalog.pg_backend_pid()
+AND l.locktype = 'relation' AND l.granted AND l.relation >= 16384 AND l.mode <> 'AccessShareLock'
 
 -- name: prepare_locks
-PREPARE pipestate_locks AS SELECT l.relation::int8, l.mode, l.granted, a.backend_type FROM pg_catalog.pg_locks l
+PREPARE pipestate_locks AS SELECT l.relation::int8, l.mode, a.backend_type FROM pg_catalog.pg_locks l
 JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid WHERE l.locktype = 'relation' AND l.relation >= 16384
 AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-AND l.mode <> 'AccessShareLock' AND l.pid <> ALL (ARRAY[<<ours>>])
+AND l.granted AND l.mode <> 'AccessShareLock' AND l.pid <> ALL (ARRAY[<<ours>>])
 
 -- name: prepare_rows
 PREPARE pipestate_rows AS SELECT ctid::text FROM ONLY <<table>> WHERE ctid = ANY ('{<<places>>}'::tid[])
@@ -125,12 +131,24 @@ WHERE c.oid IN (SELECT i.indexrelid FROM pg_catalog.pg_index i WHERE i.indrelid 
         AND d.deptype IN ('a', 'i') AND a.attname ~ '^_pipestate_[0-9]+_')
 
 -- name: written_tables
--- Partitions are written through their parent table; archives are read-only.
+-- Partitions are written through their parent table; archives are read-only. Writers are other roles that own a
+-- table, may write to it or have a policy on it, if our role may act as them: a member may lack the right to SET ROLE.
 SELECT format('%I.%I', n.nspname, c.relname) AS quoted, c.relkind IN ('r', 'p') AS has_places, own.*,
     coalesce((SELECT array_agg(quote_ident(a.attname) ORDER BY k.place) FROM pg_catalog.pg_index i
         CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place)
         JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.number
-        WHERE i.indrelid = c.oid AND i.indisprimary), '{}') AS key
+        WHERE i.indrelid = c.oid AND i.indisprimary), '{}') AS key,
+    coalesce((SELECT json_agg(json_build_array(quote_ident(r.rolname),
+            array(SELECT quote_ident(a.attname) FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
+                AND NOT a.attisdropped AND has_column_privilege(r.oid, c.oid, a.attnum, 'UPDATE')),
+            array(SELECT quote_ident(a.attname) FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
+                AND NOT a.attisdropped AND has_column_privilege(r.oid, c.oid, a.attnum, 'INSERT'))) ORDER BY r.rolname)
+        FROM pg_catalog.pg_roles r WHERE c.relkind IN ('r', 'p') AND NOT r.rolsuper AND r.rolname <> current_user
+          AND (r.oid = c.relowner OR r.oid IN (SELECT acl.grantee FROM aclexplode(c.relacl) AS acl
+                WHERE acl.privilege_type IN ('INSERT', 'UPDATE', 'DELETE'))
+            OR r.oid IN (SELECT unnest(p.polroles) FROM pg_catalog.pg_policy p WHERE p.polrelid = c.oid))
+          AND pg_has_role(r.oid, CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER'
+            ELSE 'SET' END)), '[]') AS writers
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 CROSS JOIN LATERAL (
     SELECT coalesce(array_agg(f.name ORDER BY f.place), '{}') AS columns,
@@ -142,19 +160,3 @@ CROSS JOIN LATERAL (
         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attname !~ '^_pipestate_[0-9]+_') f) own
 WHERE c.relkind IN ('r', 'p', 'v') AND c.relpersistence <> 't' AND NOT c.relispartition
   AND n.nspname NOT LIKE 'pg\_%' AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pipestate\_archive%'
-
--- name: writing_roles
--- Other roles that own a table, may write to it or have a policy on it, if our role may act as them.
-SELECT format('%I.%I', n.nspname, c.relname) AS quoted, quote_ident(r.rolname) AS role,
-    array(SELECT quote_ident(a.attname) FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
-        AND NOT a.attisdropped AND has_column_privilege(r.oid, c.oid, a.attnum, 'UPDATE')) AS updates,
-    array(SELECT quote_ident(a.attname) FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0
-        AND NOT a.attisdropped AND has_column_privilege(r.oid, c.oid, a.attnum, 'INSERT')) AS inserts
-FROM (SELECT c.oid, c.relowner AS role FROM pg_catalog.pg_class c WHERE c.oid >= 16384
-      UNION SELECT c.oid, acl.grantee FROM pg_catalog.pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) AS acl
-        WHERE c.oid >= 16384 AND acl.privilege_type IN ('INSERT', 'UPDATE', 'DELETE')
-      UNION SELECT p.polrelid, unnest(p.polroles) FROM pg_catalog.pg_policy p) AS found
-JOIN pg_catalog.pg_class c ON c.oid = found.oid AND c.relkind IN ('r', 'p') AND NOT c.relispartition
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-JOIN pg_catalog.pg_roles r ON r.oid = found.role
-WHERE NOT r.rolsuper AND r.rolname <> current_user AND pg_has_role(r.oid, '<<membership>>') ORDER BY 1, 2

@@ -5,7 +5,7 @@ Production gives figures for comparison. With `record`, the result is written in
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -19,51 +19,27 @@ from pipestate.database.urls import shown
 from pipestate.ledger.state import require_ledger
 from pipestate.project.file_hashes import code_of, hash_files
 from pipestate.project.graph import Chain, Position, ends
-from pipestate.project.phases import resolve_opens
+from pipestate.project.version_table import Locator
 from pipestate.rehearse.attribute import AUTOVACUUM, attribute
 from pipestate.rehearse.blocking_reader import (
-    ScratchCopy,
+    ExclusiveRequests,
     find_exclusive_requests,
     run_beside_readers,
     scratch_copy,
     with_encounters,
 )
-from pipestate.rehearse.child_process import (
-    Begins,
-    Step,
-    Trace,
-    child,
-    listen,
-    no_progress,
-    refusal,
-    require_told,
-    run_child,
-)
-from pipestate.rehearse.clone import (
-    Job,
-    Table,
-    adopt_records,
-    migrated,
-    require_clone,
-    server_version,
-    tables_of,
-    vacuum,
-)
-from pipestate.rehearse.impact import STRONGEST, PhaseOutcome, Rehearsal, judge
+from pipestate.rehearse.child_process import Begins, Step, Trace, no_progress, refusal, run_child
+from pipestate.rehearse.clone import Job, Table, adopt_records, migrated, require_clone, tables_of, vacuum
+from pipestate.rehearse.impact import LockEncounter, Rehearsal, Return, judge
 from pipestate.rehearse.watch import Seen, Watcher
 from pipestate.rehearse.writes import Before, try_after, try_before
-from pipestate.runbook.files import every_runbook
-from pipestate.verify.checks import find_phases
-from pipestate.verify.report import Gate, PhaseReport
-from pipestate.verify.run import verify
 
 if TYPE_CHECKING:
     from pipestate.ledger.record import Rehearsed  # other rehearsals do not load it
+    from pipestate.rehearse.contents import Contents  # nor this
 
-OLDEST = text(named_query("rehearse", "oldest_transaction"))
-ROWS = text(named_query("rehearse", "planned_rows"))
+FIGURES = text(named_query("rehearse", "production_figures"))
 Say = Callable[[str], None]
-SEEN_OTHERWISE = "--there-and-back tries it"
 
 
 def rehearse(
@@ -82,19 +58,19 @@ def rehearse(
     Revisions up to `since` are applied first, and not judged. `say` gets each part, `begins` each revision of the
     measured run.
     """
-    if record:
-        require_recordable(job)
-    position = require_clone(job.clone, job.production, job.locate)
-    needed = pending_revisions(job.chain, position, wanted, since)
-    files = files_of(job, needed) if record else {}
+    position, needed, files = start(job, wanted, since, say, record=record)
+    steps = [("upgrade", target) for target in ends(job.chain, [job.chain.by_id[each] for each in needed])]
+    tables, writes = list[Table](), Before()
     with migrated(job.clone):
-        position = apply_unjudged(job, position, since, say)
-        steps: list[Step] = [
-            ("upgrade", target) for target in ends(job.chain, [job.chain.by_id[each] for each in needed])
-        ]
         down = require_way_back(job, position, wanted) if there_and_back else None
-        tables, before = _prepared(job, say)
-        made = _rehearsed(job, position, steps, tables, before, down, say, begins)
+        if not engine_of(job.clone).IS_FILE:
+            adopt_records(job.clone)
+            say("one UPDATE, INSERT and DELETE for each table, rolled back")
+            writes = try_before(job.clone, tables_of(job.clone))
+            say("VACUUM ANALYZE of the clone")
+            vacuum(job.clone)
+            tables = tables_of(job.clone)
+        made = _rehearse(job, position, steps, down, tables, writes, say, begins)
     if job.production is not None and tables:
         made = beside_production(job.production, made, tables)
     if limit_ms is not None:
@@ -104,8 +80,56 @@ def rehearse(
     return made
 
 
+def start(
+    job: Job, wanted: Sequence[str], since: Sequence[str], say: Say, *, record: bool
+) -> tuple[Position, list[str], dict[str, str]]:
+    """Refuse an unfit clone or record, and apply the revisions up to `since`.
+
+    Return the clone's position, the revisions to judge, and with `record` the hashes of their code.
+    """
+    if record:
+        with db.reader(_production(job)) as connection:
+            job.locate(connection)
+            require_ledger(connection)
+    position = require_clone(job.clone, job.production, job.locate)
+    needed = pending_revisions(job.chain, position, wanted, since, "the clone")
+    files = files_of(job, needed) if record else {}
+    older = job.chain.ancestors(since) - position.applied
+    if older:
+        targets = ends(job.chain, [job.chain.by_id[each] for each in older])
+        say(f"upgrading the clone to {', '.join(targets)}, without judging it")
+        with migrated(job.clone):
+            failure = run_child(job, [("upgrade", target) for target in targets]).failure
+            if failure is not None:
+                error = PipestateError(
+                    f"nothing was rehearsed: a revision up to --from failed: {failure.message}"
+                )
+                error.exit_code = failure.exit_code
+                raise error
+            with db.reader(job.clone) as connection:
+                position = job.locate(connection)
+    return position, needed, files
+
+
+def require_pending(
+    production: URL,
+    chain: Chain,
+    locate: Locator,
+    wanted: Sequence[str],
+    since: Sequence[str] = (),
+    *,
+    record: bool,
+) -> None:
+    """Refuse, before a clone is made, a production without pending revisions; with `record`, one without a ledger."""
+    with db.reader(production) as connection:
+        position = locate(connection)
+        if record:
+            require_ledger(connection)
+    pending_revisions(chain, position, wanted, since, shown(production))
+
+
 def pending_revisions(
-    chain: Chain, position: Position, wanted: Sequence[str], since: Sequence[str] = ()
+    chain: Chain, position: Position, wanted: Sequence[str], since: Sequence[str], database: str
 ) -> list[str]:
     """List the revisions to judge; raise ConfigError if there are none."""
     needed = chain.ancestors(wanted) - position.applied - chain.ancestors(since)
@@ -113,23 +137,7 @@ def pending_revisions(
         return [revision.id for revision in chain if revision.id in needed]
     behind = f" behind {', '.join(since)}" if since else ""
     at = position.current or "base"
-    raise ConfigError(f"nothing is pending{behind}: the clone is at {at}, so there is nothing to rehearse")
-
-
-def apply_unjudged(job: Job, position: Position, since: Sequence[str], say: Say) -> Position:
-    """Apply the revisions up to `since`; return the clone's revision."""
-    older = job.chain.ancestors(since) - position.applied
-    if not older:
-        return position
-    targets = ends(job.chain, [job.chain.by_id[each] for each in older])
-    say(f"upgrading the clone to {', '.join(targets)}, without judging it")
-    failure = run_child(job, [("upgrade", target) for target in targets]).failure
-    if failure is not None:
-        error = PipestateError(f"nothing was rehearsed: a revision up to --from failed: {failure.message}")
-        error.exit_code = failure.exit_code
-        raise error
-    with db.reader(job.clone) as connection:
-        return job.locate(connection)
+    raise ConfigError(f"nothing is pending{behind}: {database} is at {at}, so there is nothing to rehearse")
 
 
 def require_way_back(job: Job, position: Position, wanted: Sequence[str]) -> Step:
@@ -146,67 +154,72 @@ def require_way_back(job: Job, position: Position, wanted: Sequence[str]) -> Ste
     )
 
 
-def _rehearsed(
+def _rehearse(
     job: Job,
     position: Position,
     steps: Sequence[Step],
+    down: Step | None,
     tables: Sequence[Table],
     writes: Before,
-    down: Step | None,
     say: Say,
     begins: Begins,
 ) -> Rehearsal:
-    phases = _verified(job)
-    back = None
+    """Measure the upgrade, try the writes again, and run a second time beside blocking readers."""
+    before = None
     if down is not None:
-        from pipestate.rehearse.contents import WayBack  # other rehearsals do not load it
+        from pipestate.rehearse.contents import read_contents
 
-        back = WayBack(job, down, steps)
-    copies = (
-        not engine_of(job.clone).IS_FILE and down is None
-    )  # else the rehearsal returns to this state anyway
-    if copies:
+        before = read_contents(job.clone)
+    is_copied = not engine_of(job.clone).IS_FILE and down is None  # else it returns to this state anyway
+    if is_copied:
         say("a copy of the clone, for a second run beside a blocking reader")
-    with scratch_copy(job.clone) if copies else nullcontext(ScratchCopy(None)) as copy:
-        targets = ", ".join(target for _, target in steps)
-        say(f"upgrading the clone from {position.current or 'base'} to {targets}")
+    with scratch_copy(job.clone) if is_copied else nullcontext((None, None)) as (copy, why_not):
+        say(f"upgrading the clone from {position.current or 'base'} to {', '.join(to for _, to in steps)}")
         made = measure(job, position, steps, tables, Trace(begins=begins))
-        made = replace(made, phases=_paired(phases, _verified(job)) if phases else ())
         if made.failure is not None:
             return made
         if writes.samples or writes.empty:
             made = replace(made, writes=try_after(job.clone, writes))
         requests = find_exclusive_requests(made.revisions, tables)
-        if back is not None:
-            say(f"back to {back.down[1]}, and up again beside a blocking reader")
-            found, returned = back.come_back(requests)
+        found: Sequence[LockEncounter] = ()
+        if before is not None and down is not None:
+            say(f"back to {down[1]}, and up again beside a blocking reader")
+            found, returned = come_back(job, down, steps, before, requests)
             made = replace(made, returned=returned)
-        elif copy.url is None or not requests:
-            reason = f"{copy.why_not}; {SEEN_OTHERWISE}" if copy.why_not and requests else None
-            return replace(made, not_tried=reason)
-        else:
+        elif copy is not None and requests:
             say("upgrading the copy, beside a blocking reader")
-            found, failure = run_beside_readers(replace(job, clone=copy.url), steps, requests)
+            found, failure = run_beside_readers(replace(job, clone=copy), steps, requests)
             if failure is not None:
                 made = replace(made, not_tried=f"the second run stopped: {failure.message}")
+        elif why_not is not None and requests:
+            made = replace(made, not_tried=f"{why_not}; --there-and-back tries it")
         return replace(made, revisions=with_encounters(made.revisions, found, tables))
 
 
 def measure(
     job: Job, position: Position, steps: Sequence[Step], tables: Sequence[Table], trace: Trace
 ) -> Rehearsal:
-    """Upgrade the clone and return the impact; raise if no revision began."""
-    start = time.monotonic()
-    seen = _watched(job, steps, tables, trace)
+    """Upgrade the clone beside a watcher and return the impact; raise if no revision began."""
+    begin, seen = time.monotonic(), Seen()
+    if engine_of(job.clone).IS_FILE:  # SQLite locks the whole file
+        run_child(job, steps, trace, measured=True)
+    else:
+        with closing(Watcher(job.clone, tables, trace)) as watcher:
+            run_child(job, steps, trace, watcher.wait, measured=True)
+            seen = watcher.finish()
     if not trace.begun and trace.failure is not None:
         raise refusal(trace)
     vacuumed = {each.oid for each in seen.sightings if each.by == AUTOVACUUM}
+    with db.reader(job.clone) as connection:
+        version = ".".join(str(part) for part in connection.dialect.server_version_info or ())
+        server = f"{connection.dialect.name} {version}".strip()
+        after = job.locate(connection).current
     return Rehearsal(
         job.clone_name,
-        server_version(job.clone),
+        server,
         position.current,
-        job.where(),
-        (time.monotonic() - start) * 1000,
+        after,
+        (time.monotonic() - begin) * 1000,
         seen.noise_s * 1000,
         attribute(trace, seen, tables),
         trace.failure,
@@ -218,103 +231,57 @@ def measure(
     )
 
 
-def _watched(job: Job, steps: Sequence[Step], tables: Sequence[Table], trace: Trace) -> Seen:
-    """Follow the child beside a watcher; SQLite needs none, because it locks the whole file."""
-    if engine_of(job.clone).IS_FILE:
-        with child(job, steps, measured=True) as process:
-            listen(process, trace)
-        return Seen()
-    watcher = Watcher(job.clone, tables, trace)
-    try:
-        with child(job, steps, measured=True) as process:
-            seen = watcher.watch(process.stdout)
-            require_told(process, trace)
-            return seen
-    finally:
-        watcher.close()
+def come_back(
+    job: Job, down: Step, up: Sequence[Step], before: "Contents", requests: ExclusiveRequests
+) -> tuple[Sequence[LockEncounter], Return]:
+    """Downgrade and compare with the original; upgrade again and compare with the first upgrade.
 
+    The second comparison counts rows only: values computed from the clock differ.
+    """
+    from pipestate.rehearse.contents import differences, read_contents
 
-def _verified(job: Job) -> dict[str, PhaseReport]:
-    """Run the checks of all runbooks on the clone, read-only."""
-    books = resolve_opens(job.chain, every_runbook(job.project.runbooks), job.project.named)
-    if not books:
-        return {}
-    report = verify(job.clone, find_phases(books), job.locate)
-    return {f"{runbook.name}/{phase.name}": phase for runbook, phase in report.phases()}
-
-
-def _paired(before: dict[str, PhaseReport], after: dict[str, PhaseReport]) -> tuple[PhaseOutcome, ...]:
-    """Pair the phases that apply before or after the upgrade."""
-    return tuple(
-        PhaseOutcome(name, before[name], after[name])
-        for name in before
-        if {before[name].gate, after[name].gate} & {Gate.OPEN, Gate.CLOSED}
-    )
-
-
-def _prepared(job: Job, say: Say) -> tuple[list[Table], Before]:
-    """Try today's writes, prepare the clone for measuring, and list its tables."""
-    if engine_of(job.clone).IS_FILE:
-        return [], Before()
-    adopt_records(job.clone)
-    say("one UPDATE, INSERT and DELETE for each table, rolled back")
-    before = try_before(job.clone, tables_of(job.clone))
-    say("VACUUM ANALYZE of the clone")
-    vacuum(job.clone)
-    return tables_of(job.clone), before
+    first = read_contents(job.clone)
+    failure = run_child(job, [down]).failure
+    if failure is not None:
+        return (), Return(failure=failure)
+    back = tuple(differences(before, read_contents(job.clone)))
+    found, failure = run_beside_readers(job, up, requests) if requests else ((), run_child(job, up).failure)
+    if failure is not None:
+        return found, Return(back, failure=failure)
+    return found, Return(back, tuple(differences(first, read_contents(job.clone), rows=False)))
 
 
 # Production: its figures, and the record of a rehearsal in its ledger.
 
 
-def oldest_transactions(production: URL, tables: Sequence[Table]) -> dict[str, float | None]:
-    """Return the age of production's oldest transaction on each table, in seconds, or None."""
-    with db.reader(production) as connection:
-        return {table.name: connection.execute(OLDEST, {"name": table.quoted}).scalar() for table in tables}
-
-
-def count_rows(production: URL, tables: Sequence[Table]) -> dict[str, int]:
-    """Return the planner's row count of each production table; if never analysed, an estimate by size."""
-    with db.reader(production) as connection:
-        found = {table: connection.execute(ROWS, {"name": table.quoted}).one_or_none() for table in tables}
-    return {table.name: _rows(table, row.rows, row.bytes) for table, row in found.items() if row is not None}
-
-
-def _rows(table: Table, rows: int | None, count: int) -> int:
-    """Estimate the rows from the size, at the clone's density; a file with content has at least one row.
-
-    >>> _rows(Table(1, "t", "t", rows=100, bytes=8192, file=None), None, 81920)
-    1000
-    """
-    return rows if rows is not None else max(1, table.rows * count // max(table.bytes, 1))
-
-
 def beside_production(production: URL, made: Rehearsal, tables: Sequence[Table]) -> Rehearsal:
-    """Add production's rows to the impact, and its oldest transaction on each locked table."""
-    locked = {each.table for each in made.tables if STRONGEST in each.modes}
+    """Add to each table its rows in production, and the age of the oldest transaction on it there."""
     touched = {each.table for each in made.tables}
-    known = count_rows(production, [table for table in tables if table.name in touched])
-    oldest = oldest_transactions(production, [table for table in tables if table.name in locked])
-    return replace(
-        made,
-        oldest=oldest,
-        revisions=tuple(
-            replace(
-                revision,
-                tables=tuple(
-                    replace(each, production_rows=known.get(each.table)) for each in revision.tables
-                ),
-            )
-            for revision in made.revisions
-        ),
-    )
+    known = read_figures(production, [table for table in tables if table.name in touched])
+    revisions = []
+    for revision in made.revisions:
+        figures = [(each, known.get(each.table, (None, None))) for each in revision.tables]
+        beside = (replace(each, production_rows=rows, oldest_s=age) for each, (rows, age) in figures)
+        revisions.append(replace(revision, tables=tuple(beside)))
+    return replace(made, revisions=tuple(revisions))
 
 
-def require_recordable(job: Job) -> None:
-    """Refuse, before anything runs, a rehearsal that could not be recorded."""
-    with db.reader(_production(job)) as connection:
-        job.locate(connection)
-        require_ledger(connection)
+def read_figures(production: URL, tables: Sequence[Table]) -> dict[str, tuple[int, float | None]]:
+    """Read the rows of each production table, and the age of its oldest transaction in seconds.
+
+    Rows are the planner's. A table that was never analysed has at least one row, by its size and the clone's density.
+    """
+    with db.reader(production) as connection:
+        found = connection.execute(FIGURES, {"names": [table.quoted for table in tables]}).all()
+    known = {row.name: row for row in found}
+    return {
+        table.name: (
+            row.rows if row.rows is not None else max(1, table.rows * row.bytes // max(table.bytes, 1)),
+            row.oldest_s,
+        )
+        for table in tables
+        if (row := known.get(table.quoted)) is not None
+    }
 
 
 def files_of(job: Job, pending: Sequence[str]) -> dict[str, str]:

@@ -8,11 +8,9 @@
 Polled connections serve it: one message at a time on each, many connections in one loop.
 """
 
-import json
-import os
 import select
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -168,28 +166,12 @@ def run_tasks(tasks: Sequence[RepeatedMessage], more: Any, *, longest_s: float =
     return more in ready
 
 
-def follow(pipe: Any, tasks: Sequence[RepeatedMessage], take: Callable[[Mapping[str, Any]], None]) -> None:
-    """Run tasks until the child closes `pipe`, which carries its messages, one per line."""
-    os.set_blocking(pipe.fileno(), False)
-    rest = b""
-    while True:
-        if not run_tasks(tasks, pipe):
-            continue
-        read = pipe.read()
-        if read == b"":
-            return
-        *lines, rest = (rest + (read or b"")).split(b"\n")
-        for line in lines:
-            take(json.loads(line))
-
-
 @dataclass(frozen=True, slots=True)
 class Sighting:
     """A lock seen at one moment; `by` is the kind of session, such as `client backend`."""
 
     oid: int
     mode: str
-    granted: bool
     by: str
     at: float
 
@@ -273,11 +255,7 @@ class Watcher:
 
     def _take_locks(self, rows: Rows, sent: float, now: float) -> None:
         del sent
-        found = [
-            Sighting(oid, mode, granted, by or "", now)
-            for oid, mode, granted, by in rows
-            if oid in self.tables
-        ]
+        found = [Sighting(oid, mode, by or "", now) for oid, mode, by in rows if oid in self.tables]
         self.seen.sightings += found
         blocked = {each.oid for each in found if each.mode in BLOCKING}
         written = blocked | {each.oid for each in found if each.mode in WRITING}
@@ -302,14 +280,13 @@ class Watcher:
         for key in locked:
             self.locked_rows.setdefault(key, now)
 
-    def watch(self, pipe: Any) -> Seen:
-        """Watch until the child closes `pipe`, which carries its reports."""
+    def wait(self, pipe: Any) -> bool:
+        """Watch until the next answer; return True if `pipe` can be read."""
         tasks = [self.sampler, *(task for each in self.probes.values() for task in each), *self.rows.values()]
-        follow(pipe, tasks, self.trace.take)
-        self._finish()
-        return self.seen
+        return run_tasks(tasks, pipe)
 
-    def _finish(self) -> None:
+    def finish(self) -> Seen:
+        """End open waits, and name the tables whose probes were refused."""
         now = time.monotonic()
         for oid in self.tables:
             self._take_rows(oid, [], now)
@@ -317,6 +294,7 @@ class Watcher:
             refused = [probe.ended for probe in probes if probe.ended and "does not exist" not in probe.ended]
             if refused:
                 self.seen.not_probed[self.tables[oid].name] = refused[0].partition("\n")[0]
+        return self.seen
 
     def close(self) -> None:
         for line in self.lines:

@@ -24,24 +24,15 @@ ACTS = ("UPDATE", "INSERT", "DELETE")
 LONGEST = "SET LOCAL statement_timeout = '10s'; SET LOCAL lock_timeout = '5s'"
 # Another row has the key, or refers to it: earlier triggers and rules have run.
 REACHED_THE_KEYS = frozenset(("23503", "23505", "23P01"))
-HAS_SET_OPTION = (16,)  # since this version, a member may lack the right to SET ROLE
 Write = tuple[str, str, str | None]  # table, operation and role
-
-
-@dataclass(frozen=True, slots=True)
-class Writer:
-    """A writing role, None for the clone's own, and the columns that it may write."""
-
-    role: str | None
-    updates: Sequence[str]
-    inserts: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenTable:
     """A table or view: its key, and its columns that an INSERT and an UPDATE may name.
 
-    `has_places` tells whether its rows have a `ctid`.
+    `has_places` tells whether its rows have a `ctid`. `writers` are other roles that may write to it and that our
+    role may act as, each with the columns that it may update and insert.
     """
 
     quoted: str
@@ -50,16 +41,16 @@ class WrittenTable:
     columns: Sequence[str]
     inserts: Sequence[str]
     updates: Sequence[str]
+    writers: Sequence[tuple[str, Sequence[str], Sequence[str]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A table before the revisions, a row of it as text, and its writers."""
+    """A table before the revisions, and a row of it as text."""
 
     name: str
     table: WrittenTable
     values: Mapping[str, str | None]
-    writers: Sequence[Writer]
 
 
 def read_relations(connection: Connection) -> dict[str, WrittenTable]:
@@ -67,27 +58,12 @@ def read_relations(connection: Connection) -> dict[str, WrittenTable]:
     return {row.quoted: WrittenTable(**row._mapping) for row in connection.execute(RELATIONS)}
 
 
-def read_roles(connection: Connection) -> dict[str, list[Writer]]:
-    """Read the other roles that may write to each table, if our role may act as them."""
-    version = connection.dialect.server_version_info or ()
-    membership = "SET" if version >= HAS_SET_OPTION else "MEMBER"
-    found: dict[str, list[Writer]] = {}
-    for row in connection.execute(text(named_query("rehearse", "writing_roles", membership=membership))):
-        found.setdefault(row.quoted, []).append(Writer(row.role, row.updates, row.inserts))
-    return found
-
-
-def sample_row(
-    connection: Connection, name: str, table: WrittenTable, roles: Sequence[Writer]
-) -> Sample | None:
+def sample_row(connection: Connection, name: str, table: WrittenTable) -> Sample | None:
     """Read the newest row by the primary key, or any row; None for an empty table."""
     order = f" ORDER BY {', '.join(f'{name} DESC' for name in table.key)}" if table.key else ""
     values = ", ".join(f"{name}::text" for name in table.inserts) or "NULL"
     found = ask(connection, f"SELECT {values} FROM {table.quoted}{order} LIMIT 1")
-    if not found:
-        return None
-    writers = (Writer(None, table.updates, table.inserts), *roles)
-    return Sample(name, table, dict(zip(table.inserts, found[0], strict=False)), writers)
+    return Sample(name, table, dict(zip(table.inserts, found[0], strict=False))) if found else None
 
 
 def find_row(connection: Connection, sample: Sample, now: WrittenTable) -> str | None:
@@ -165,11 +141,10 @@ def try_before(clone: URL, tables: Sequence[Table]) -> Before:
     empty: list[str] = []
     outcomes: dict[Write, WriteOutcome] = {}
     with autocommit(clone) as connection:
-        relations, roles = read_relations(connection), read_roles(connection)
+        relations = read_relations(connection)
         for table in (each for each in tables if each.quoted in relations):
             with _rolled_back(connection):
-                others = roles.get(table.quoted, ())
-                sample = sample_row(connection, table.name, relations[table.quoted], others)
+                sample = sample_row(connection, table.name, relations[table.quoted])
                 if sample is None:
                     empty.append(table.name)
                 else:
@@ -229,25 +204,24 @@ def _rolled_back(connection: Connection) -> Iterator[None]:
 
 def _try(connection: Connection, sample: Sample, now: WrittenTable) -> Outcomes:
     """Try the three writes as each role, on the table in its present shape."""
-    row = find_row(connection, sample, now)
+    row, table = find_row(connection, sample, now), sample.table
     return {
-        (sample.name, act, writer.role): _outcome(connection, sample, writer, now, act, row)
-        for writer in sample.writers
+        (sample.name, act, role): _outcome(connection, role, _statement(sample, may, now, act, row), now, row)
+        for role, *may in ((None, table.updates, table.inserts), *table.writers)
         for act in ACTS
         if row is not None or act == "INSERT"
     }
 
 
 def _outcome(
-    connection: Connection, sample: Sample, writer: Writer, now: WrittenTable, act: str, row: str | None
+    connection: Connection, role: str | None, statement: str, now: WrittenTable, row: str | None
 ) -> WriteOutcome:
     send(connection, "SAVEPOINT pipestate_write")
     try:
-        if act == "INSERT" and row is not None:
+        if statement.startswith("INSERT") and row is not None:
             _make_room(connection, f"DELETE FROM {now.quoted} WHERE {row}")
-        if writer.role is not None:
-            send(connection, f"SET LOCAL ROLE {writer.role}")
-        statement = _statement(sample, writer, now, act, row)
+        if role is not None:
+            send(connection, f"SET LOCAL ROLE {role}")
         rows = connection.exec_driver_sql(statement, execution_options={"no_parameters": True}).rowcount
         send(connection, "SET CONSTRAINTS ALL IMMEDIATE")
         return WriteOutcome(rows)
@@ -259,14 +233,18 @@ def _outcome(
         send(connection, "ROLLBACK TO SAVEPOINT pipestate_write")
 
 
-def _statement(sample: Sample, writer: Writer, now: WrittenTable, act: str, row: str | None) -> str:
+def _statement(
+    sample: Sample, may: Sequence[Sequence[str]], now: WrittenTable, act: str, row: str | None
+) -> str:
+    """Write the statement of a role; `may` are the columns that it may update and insert."""
+    updates, inserts = may
     if act == "DELETE":
         return f"DELETE FROM {now.quoted} WHERE {row}"
     if act == "UPDATE":
-        may = [name for name in sample.table.updates if name in writer.updates]
-        names = [name for name in may if name in now.columns] or list(now.columns[:1])
+        own = [name for name in sample.table.updates if name in updates]
+        names = [name for name in own if name in now.columns] or list(now.columns[:1])
         return f"UPDATE {now.quoted} SET {', '.join(f'{name} = {name}' for name in names)} WHERE {row}"
-    names = [name for name in sample.values if name in now.columns and name in writer.inserts]
+    names = [name for name in sample.values if name in now.columns and name in inserts]
     if not names:
         return f"INSERT INTO {now.quoted} DEFAULT VALUES"
     values = ", ".join(literal(sample.values[name]) for name in names)

@@ -46,13 +46,14 @@ def test_it_has_the_rows_and_the_settings_and_is_gone_at_the_end(pg: Database) -
         f"ALTER ROLE postgres IN DATABASE {name} SET work_mem = '5MB'",
     )
     with scratch_copy(pg.url) as copy:
-        assert copy.url is not None
-        found = Database(copy.url)
-        assert copies_of(pg) == [copy.url.database]
+        url, _ = copy
+        assert url is not None
+        found = Database(url)
+        assert copies_of(pg) == [url.database]
         assert found.value("SELECT id FROM orders") == 1
         settings = [found.value(f"SHOW {name}") for name in ("lock_timeout", "search_path", "work_mem")]
         assert settings == ["3s", '"$user", public, other', "5MB"]
-    assert is_there(pg, copy.url.database) == 0
+    assert is_there(pg, url.database) == 0
 
 
 def test_it_is_gone_after_an_error_too_and_ends_who_is_connected(pg: Database) -> None:
@@ -64,26 +65,26 @@ def test_it_is_gone_after_an_error_too_and_ends_who_is_connected(pg: Database) -
 
     names: list[str | None] = []
     with pytest.raises(KeyboardInterrupt), scratch_copy(pg.url) as copy:
-        interrupted(copy.url or pg.url)
+        interrupted(copy[0] or pg.url)
     assert is_there(pg, names[0]) == 0
 
 
 def test_a_role_that_may_not_create_databases_is_told(pg: Database, role: str) -> None:
     with scratch_copy(pg.url.set(username=role)) as copy:
-        assert (copy.url, copy.why_not) == (None, "the role may not create databases")
+        assert copy == (None, "the role may not create databases")
 
 
 def test_a_large_clone_is_not_copied(pg: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MOST_BYTES", 1 << 20)
     with scratch_copy(pg.url) as copy:
-        assert (copy.url, copy.why_not) == (None, "the clone has more than 1 MB")
+        assert copy == (None, "the clone has more than 1 MB")
 
 
 def test_a_copy_without_the_settings_is_none(pg: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SETTINGS", text("SELECT 'ALTER DATABASE ' || :name || ' SET no_such TO 1'"))
     with scratch_copy(pg.url) as copy:
-        assert copy.url is None
-        assert "the clone could not be copied: unrecognized configuration parameter" in str(copy.why_not)
+        assert copy[0] is None
+        assert "the clone could not be copied: unrecognized configuration parameter" in str(copy[1])
     assert copies_of(pg) == []
 
 
@@ -93,8 +94,8 @@ def test_a_session_that_is_ended_before_the_settings_leaves_no_copy(
     ended = "SELECT pg_terminate_backend(pg_backend_pid())::text || :name"
     monkeypatch.setattr(module, "SETTINGS", text(ended))
     with scratch_copy(pg.url) as copy:
-        assert copy.url is None
-        assert "terminating connection due to administrator command" in str(copy.why_not)
+        assert copy[0] is None
+        assert "terminating connection due to administrator command" in str(copy[1])
     assert copies_of(pg) == []
 
 

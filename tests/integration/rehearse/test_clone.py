@@ -6,7 +6,7 @@ import pytest
 from pipestate.core.errors import Unreachable
 from pipestate.rehearse.child_process import Trace
 from pipestate.rehearse.clone import tables_of, vacuum
-from pipestate.rehearse.run import oldest_transactions
+from pipestate.rehearse.run import read_figures
 from pipestate.rehearse.watch import WRITER, PolledConnection, RepeatedMessage, Watcher, run_tasks
 from support.servers import Database
 
@@ -26,10 +26,10 @@ def test_the_tables_that_somebody_may_wait_for(pg: Database) -> None:
     tables = tables_of(pg.url)
     assert {table.name: table.rows for table in tables} == {"part1": 500, "part": 0, 'S.x.a "t': 0}
     odd = next(table for table in tables if table.name.startswith("S.x"))
-    assert oldest_transactions(pg.url, [odd]) == {'S.x.a "t': None}
+    assert read_figures(pg.url, [odd]) == {'S.x.a "t': (0, None)}
     with pg.begin() as reader:
         reader.exec_driver_sql(f"SELECT count(*) FROM {odd.quoted}")
-        age = oldest_transactions(pg.url, [odd])['S.x.a "t']
+        _, age = read_figures(pg.url, [odd])['S.x.a "t']
         assert age is not None
         assert age >= 0
     watcher = Watcher(pg.url, tables, Trace())  # it can prepare its probes for all of them
@@ -49,7 +49,8 @@ def test_a_table_that_the_role_may_not_touch_is_named_and_not_probed(pg: Databas
             while sum(probe.ended is not None for probe in probes) < 2:
                 run_tasks(probes, pipe)
             os.close(teller)
-            seen = watcher.watch(pipe)
+            assert watcher.wait(pipe)
+            seen = watcher.finish()
     finally:
         watcher.close()
         pg.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")

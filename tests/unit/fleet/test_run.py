@@ -4,7 +4,7 @@ import pytest
 
 from pipestate.config import parse_url
 from pipestate.fleet.ask import Answer, PhaseFound, Wrong
-from pipestate.fleet.run import Tally
+from pipestate.fleet.run import group, worst_code
 from pipestate.verify.report import Gate
 
 
@@ -22,39 +22,34 @@ def answer(
     )
 
 
-def tally(*answers: Answer) -> Tally:
-    found = Tally()
-    for each in answers:
-        found.add(each)
-    return found
-
-
 @pytest.mark.parametrize(
     ("codes", "worst"), [((0, 0), 0), ((0, 1), 1), ((1, 3, 2), 3), ((1, 2), 2), ((), 2)], ids=str
 )
 def test_the_exit_code_is_the_highest(codes: tuple[int, ...], worst: int) -> None:
-    assert tally(*(answer(f"t{number}", code) for number, code in enumerate(codes))).exit_code == worst
+    assert worst_code([answer(f"t{number}", code) for number, code in enumerate(codes)]) == worst
 
 
 def test_a_database_that_is_past_the_gate_is_no_failure_unless_all_are() -> None:
     past = answer("done", 2, gate=Gate.PAST)
-    assert tally(past, answer("ready")).exit_code == 0
-    assert tally(past, answer("not yet", 2, gate=Gate.AHEAD)).exit_code == 2
-    assert tally(past, past).exit_code == 2
+    assert worst_code([past, answer("ready")]) == 0
+    assert worst_code([past, answer("not yet", 2, gate=Gate.AHEAD)]) == 2
+    assert worst_code([past, past]) == 2
 
 
 def test_those_that_are_alike_are_one_group_with_the_checks_that_close_it() -> None:
-    groups = tally(
-        answer("c", 1, gate=Gate.CLOSED, checks="quiet soak"),
-        answer("a", 1, gate=Gate.CLOSED, checks="soak"),
-        *(answer(name) for name in ("b", "d", "e")),
-    ).groups()
-    assert [group.names for group in groups] == [("b", "d", "e"), ("a", "c")]
+    groups = group(
+        [
+            answer("c", 1, gate=Gate.CLOSED, checks="quiet soak"),
+            answer("a", 1, gate=Gate.CLOSED, checks="soak"),
+            *(answer(name) for name in ("b", "d", "e")),
+        ]
+    )
+    assert [each.names for each in groups] == [("b", "d", "e"), ("a", "c")]
     assert groups[1].checks == (("soak", 2), ("quiet", 1))
 
 
 def test_one_server_that_is_down_is_one_group_whatever_its_databases_are_called() -> None:
     said = 'cannot reach {url}: database "{name}" does not exist'
-    (group,) = tally(*(answer(name, 3, error=said) for name in ("a", "b", "c"))).groups()
-    assert group.state.error == "cannot reach it: database it does not exist"
-    assert group.names == ("a", "b", "c")
+    (only,) = group([answer(name, 3, error=said) for name in ("a", "b", "c")])
+    assert only.state.error == "cannot reach it: database it does not exist"
+    assert only.names == ("a", "b", "c")

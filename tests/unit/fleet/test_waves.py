@@ -1,9 +1,9 @@
-"""Waves and shards: every tenant is in one of them, and wrong ones are refused in a sentence."""
+"""Waves: every tenant is in one of them, and wrong ones are refused in a sentence."""
 
 import pytest
 
 from pipestate.core.errors import ConfigError
-from pipestate.fleet.upgrade import Shard, cut, parse_shard, parse_waves
+from pipestate.fleet.upgrade import cut, parse_waves
 
 
 @pytest.mark.parametrize(
@@ -25,27 +25,3 @@ def test_waves_end_where_they_say(waves: str, number: int, sizes: list[int]) -> 
 def test_other_waves_are_refused(waves: str) -> None:
     with pytest.raises(ConfigError, match="write how far each wave goes"):
         parse_waves(waves)
-
-
-def test_each_tenant_is_in_one_shard_and_stays_there() -> None:
-    tenants = [("db", f"t_{number}") for number in range(2000)]
-    shards = [Shard(number, 20) for number in range(1, 21)]
-    sizes = [sum(shard.holds(each) for each in tenants) for shard in shards]
-    assert sum(sizes) == len(tenants)
-    assert min(sizes) > 50
-    assert all(sum(shard.holds(each) for shard in shards) == 1 for each in tenants)
-
-
-@pytest.mark.parametrize(
-    ("text", "environ", "said"),
-    [
-        ("0/20", {}, "shards count from 1 to 20"),
-        ("21/20", {}, "shards count from 1 to 20"),
-        ("a/b", {}, "write 3/20"),
-        ("20", {}, "JOB_COMPLETION_INDEX, which is not set"),
-        ("20", {"JOB_COMPLETION_INDEX": "20"}, "shards count from 1 to 20"),
-    ],
-)
-def test_other_shards_are_refused(text: str, environ: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        parse_shard(text, environ)

@@ -80,9 +80,7 @@ def test_a_lock_outside_of_a_transaction_is_known_from_sightings() -> None:
     """CREATE INDEX CONCURRENTLY holds nothing any more when it is over."""
     trace = traced(statement("b2", 7, 1.0, 2.0), ended=2.1, done=2.1)
     mode = "ShareUpdateExclusiveLock"
-    seen = Seen(
-        sightings=[Sighting(ORDERS.oid, mode, True, "client backend", 1.0 + n / 50) for n in range(40)]
-    )
+    seen = Seen(sightings=[Sighting(ORDERS.oid, mode, "client backend", 1.0 + n / 50) for n in range(40)])
     table = only_table(trace, seen)
     assert table.modes == (mode,)
     assert table.taken_by is not None
@@ -91,7 +89,7 @@ def test_a_lock_outside_of_a_transaction_is_known_from_sightings() -> None:
 
 def test_autovacuum_is_not_the_migration() -> None:
     trace = traced(statement("b2", 7, 1.0, 2.0), ended=2.1, done=2.1)
-    seen = Seen(sightings=[Sighting(ORDERS.oid, "ShareUpdateExclusiveLock", True, "autovacuum worker", 1.5)])
+    seen = Seen(sightings=[Sighting(ORDERS.oid, "ShareUpdateExclusiveLock", "autovacuum worker", 1.5)])
     (revision,) = attribute(trace, seen, [ORDERS])
     assert revision.tables == ()
 

@@ -29,7 +29,7 @@ def test_an_error_is_traced_to_the_revision_also_through_a_cause(tmp_path: Path)
     file.write_text("def upgrade():\n    x = 1\n    raise ValueError('no')\n")
     names: dict[str, object] = {}
     exec(compile(file.read_text(), str(file), "exec"), names)
-    recorder = Recorder(lambda *_, **__: None, [tmp_path])
+    recorder = Recorder(lambda *_, **__: None, [tmp_path], tmp_path)
 
     def told_otherwise() -> None:
         try:
@@ -39,5 +39,5 @@ def test_an_error_is_traced_to_the_revision_also_through_a_cause(tmp_path: Path)
 
     with pytest.raises(RuntimeError) as caught:
         told_otherwise()
-    assert recorder.line_of(caught.value) == f"{file}:3"
+    assert recorder.line_of(caught.value) == "a1.py:3", "relative to the project"
     assert recorder.line_of(RuntimeError("from nowhere")) is None

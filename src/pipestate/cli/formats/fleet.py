@@ -23,10 +23,9 @@ def print_fleet(fleet: Fleet, console: Console) -> None:
     said = (_sum_of_upgrade if fleet.waves else _sum)(fleet)
     style = "bold green" if fleet.exit_code == 0 else "bold red"
     console.print(hanging(Text(f"{said[:1].upper()}{said[1:]}.", style), console))
-    shard = f"shard {fleet.shard}: " if fleet.shard else ""
     evaluated = "" if fleet.waves else " evaluated"
     took = f"{many(fleet.asked, 'database')}{evaluated} in {fleet.duration_ms / 1000:.1f} s"
-    console.print(Text(f"{shard}{took}\n", "dim"))
+    console.print(Text(f"{took}\n", "dim"))
     heading = ""
     if fleet.waves:
         console.print(_waves(fleet))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipestate.database.urls import shown
-from pipestate.verify.report import Outcome, count
+from pipestate.verify.report import count
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pipestate.fleet.ask import Answer
     from pipestate.fleet.run import Fleet
     from pipestate.rehearse.impact import Rehearsal, TableImpact
-    from pipestate.verify.report import PhaseReport
 
 Shapes = Mapping[str, str]
 VERSION = {"schema_version": 1}
@@ -42,20 +41,20 @@ SHAPES: Shapes = {
     "RecordedRehearsal": "at by revisions clone rows longest_stall_ms noise_ms bounded ok unchanged",
     # fleet
     "Answer": "name url=shown_url schema exit_code error dialect server_version revision head duration_ms summary "
-    "phases drift pending next=pending.next upgrade warnings",
+    "phases drift pending next upgrade warnings",
     "PhaseFound": "phase=name gate wrong",
     "TenantUpgrade": "wave outcome before applied waiting held",
     "Fleet": "exit_code databases=total asked interrupted=is_interrupted duration_ms exit_codes=codes groups drifted "
-    "repeated left waves shard stopped",
+    "repeated left waves stopped",
     "Group": "databases=names first=names revision=state.revision closed=state.closed error=state.error",
     "Tenant": "source url=address",
     # rehearse
     "Rehearsal": "clone server before after duration_ms noise_ms longest_stall_ms max_stall_ms=limit_ms failure "
-    "revisions phases findings writes there_and_back=returned not_probed not_tried autovacuum",
+    "revisions findings writes there_and_back=returned not_probed not_tried autovacuum",
     "RevisionImpact": "revision path duration_ms gates tables",
     "TableImpact": "table rows production_rows scale bytes modes rewritten taken_at=taken_by.source "
     "spent_at=spent_by.source bounded bounded_by=bounded waited_for_reader_ms=encounter.waited_ms lock_timeout_ms "
-    "held_ms queued_ms writer_ms reader_ms rows_ms stall_ms production_stall_ms",
+    "held_ms writer_ms reader_ms rows_ms stall_ms production_stall_ms oldest_transaction_s=oldest_s",
     "Return": "ok back again failure",
 }
 
@@ -124,7 +123,6 @@ def answer_as_data(answer: "Answer") -> dict[str, Any]:
     """Return the line of one database of a fleet; unknown values are null."""
     data = {**VERSION, "kind": "database", **as_plain(answer)}
     data["summary"] = data["summary"] or None
-    data["pending"] = list(answer.pending.revisions) if answer.pending else None
     if answer.upgrade is not None:  # those that are pending now
         data["pending"] = [each for each in answer.upgrade.pending if each not in answer.upgrade.applied]
         done = answer.upgrade
@@ -165,10 +163,6 @@ def rehearsal_as_data(found: "Rehearsal") -> dict[str, Any]:
         }
         for revision in found.revisions
     ]
-    data["phases"] = [
-        {"phase": asked.phase, "before": _gate(asked.before), "after": _gate(asked.after)}
-        for asked in found.phases
-    ]
     return data
 
 
@@ -182,11 +176,4 @@ def _table(found: "Rehearsal", table: "TableImpact") -> dict[str, Any]:
         "modes": [spelt(mode) for mode in table.modes],
         "bounded_by": known_by if table.bounded is not None and STRONGEST in table.modes else None,
         "noise": table.stall_ms < found.noise_floor_ms,
-        "oldest_transaction_s": found.oldest.get(table.table),
     }
-
-
-def _gate(found: "PhaseReport") -> dict[str, Any]:
-    shapes = {"Verdict": "id=check_id outcome level message"}
-    ran = [verdict for verdict in found.checks if verdict.outcome is not Outcome.SKIPPED]
-    return {"gate": str(found.gate), "checks": as_plain(ran, shapes)}

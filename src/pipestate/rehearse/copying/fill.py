@@ -51,7 +51,18 @@ NO_PATH = b"SELECT pg_catalog.set_config('search_path', '', false);\n"
 READ = {"PGOPTIONS": "-c lc_monetary=C -c DateStyle=ISO,MDY"}
 DOLLARS = ("C", "POSIX", "en_US")  # locales of money that the clone reads unchanged
 Done = subprocess.CompletedProcess[str]
-TLS = ("hostaddr", "sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "channel_binding")
+TLS = (
+    "hostaddr",
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "sslcrl",
+    "sslcrldir",
+    "channel_binding",
+    "sslpassword",
+)
+SERVICE = "--dbname=service=production"  # the section of the service file
 COPIED = re.compile(rb"^COPY (\d+)$", re.MULTILINE)
 
 
@@ -183,8 +194,7 @@ def dump_schema(moment: Snapshot, dump: Dump, without: Sequence[str]) -> None:
     """Write the schema of the snapshot into the file."""
     options = [*DUMP, "--format=custom", "--schema-only", f"--file={dump.file}", f"--snapshot={moment.id}"]
     options += [f"--exclude-table={table}" for table in without]
-    where, secret = way_to(moment.driver)
-    done = run_program(dump.program("pg_dump"), [*options, f"--dbname={where}"], secret)
+    done = run_program(dump.program("pg_dump"), [*options, SERVICE], way_to(moment.driver, dump.file.parent))
     if done.returncode:
         said = without_secrets(last_line(done.stderr), moment.url)
         raise Unreachable(f"pg_dump cannot read the schema of {shown(moment.url)}: {said}")
@@ -228,12 +238,12 @@ def copy_rows(
     """
     reads = [*DUMP, "--section=data", "--no-large-objects", f"--snapshot={moment.id}", *options]
     takes = ["--no-psqlrc", "--no-password", "--set=ON_ERROR_STOP=1", "--set=VERBOSITY=terse"]
-    where, secret = way_to(moment.driver)
+    way = way_to(moment.driver, dump.file.parent)
     with (
         tempfile.TemporaryFile() as said,
         tempfile.TemporaryFile() as complained,
         tempfile.TemporaryFile() as out,
-        program(dump.program("pg_dump"), [*reads, f"--dbname={where}"], secret, stderr=said) as reader,
+        program(dump.program("pg_dump"), [*reads, SERVICE], way, stderr=said) as reader,
         program(
             dump.program("psql"),
             [*takes, f"--dbname={_dsn(clone)}"],
@@ -316,20 +326,22 @@ def run_program(path: Path, options: Sequence[str], environment: Mapping[str, st
     return Done(process.args, process.returncode, out, err)
 
 
-def way_to(driver: Any) -> tuple[str, dict[str, str]]:
-    """Return the connection string and the environment that lead pg_dump to the server of `driver`.
+def way_to(driver: Any, directory: Path) -> dict[str, str]:
+    """Write the way to the server of `driver` into a service file; return the environment that leads pg_dump there.
 
-    The password is passed in the environment. TLS is kept as strict as in the session.
+    The directory is private: the file may hold the password of a key. TLS is kept as strict as in the session.
     """
     info = driver.info
     ((money,),) = ask(driver, "SHOW lc_monetary")
     options = (info.options or "") + ("" if money.startswith(DOLLARS) else " -c lc_monetary=C")
-    where = {"user": info.user, "dbname": info.dbname, "options": options or None}
-    where |= {"host": info.dsn_parameters.get("hostaddr") or info.host, "port": info.port}
+    where = {"user": info.user, "dbname": info.dbname, "options": options.strip(), "port": info.port}
+    where |= {"host": info.dsn_parameters.get("hostaddr") or info.host, "connect_timeout": CONNECT_TIMEOUT_S}
     if info.ssl_in_use:
         where |= {name: info.dsn_parameters.get(name) for name in TLS} | {"host": info.host}
-    secret = {"PGPASSWORD": info.password} if info.password else {}
-    return make_dsn(**where, connect_timeout=CONNECT_TIMEOUT_S), secret
+    file = directory / "service"
+    lines = [f"{name}={value}\n" for name, value in where.items() if value]
+    file.write_text("".join(["[production]\n", *lines]), encoding="utf-8")
+    return {"PGSERVICEFILE": str(file)} | ({"PGPASSWORD": info.password} if info.password else {})
 
 
 def last_line(said: str) -> str:

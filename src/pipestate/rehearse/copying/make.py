@@ -41,17 +41,16 @@ from pipestate.rehearse.copying.require import (
     rows_wanted,
     tables_with_rows,
 )
-from pipestate.rehearse.copying.snapshot import (
-    ask,
-    read_production,
-    said,
-    session,
-    snapshot,
-)
+from pipestate.rehearse.copying.snapshot import Inventory, ask, read_production, said, session, snapshot
 
 SOCKET = ".s.PGSQL.5432"
 LONGEST_SOCKET = 103  # the limit on every system
+Say = Callable[[str], None]
 PAGES = 1000
+
+
+def silent(said: str) -> None:
+    """Ignore a message."""
 
 
 @dataclass(slots=True)
@@ -92,12 +91,6 @@ def clone_server(version: int, place: TemporaryPlace) -> Iterator[URL]:
         server.cleanup()
 
 
-def how_to_end(place: TemporaryPlace) -> str:
-    """Write the command that stops and removes a kept server."""
-    server = (place.directory / "data" / "postmaster.pid").read_text(encoding="utf-8").splitlines()[0]
-    return f"kill -QUIT {server} && sleep 1 && rm -r {place.directory}"
-
-
 def _start(data: Path, version: int) -> Any:
     """Start the server; silence its package, which would print long logs on failure."""
     if len(str(data / SOCKET).encode()) > LONGEST_SOCKET:  # the socket would be in a public directory instead
@@ -120,20 +113,19 @@ def _start(data: Path, version: int) -> Any:
         logger.disabled = was
 
 
-@dataclass(frozen=True, slots=True)
-class CopyOutput:
-    """Callbacks for messages and progress."""
-
-    say: Callable[[str], None] = lambda _: None
-    on_progress: Progress = no_progress
-
-
-def fill_clone(production: URL, admin: URL, dump: Dump, wanted: WantedClone, output: CopyOutput) -> URL:
-    """Copy everything, and return the clone's URL."""
-    start, say = time.monotonic(), output.say
-    with snapshot(production) as moment:
+def fill_clone(
+    production: URL,
+    known: Inventory,
+    admin: URL,
+    dump: Dump,
+    wanted: WantedClone,
+    say: Say = silent,
+    on_progress: Progress = no_progress,
+) -> URL:
+    """Copy everything, and return the clone's URL; `known` is the inventory of a moment ago."""
+    start = time.monotonic()
+    with snapshot(production, known) as moment:
         found = moment.found
-        require_copyable(found, wanted)  # production may have changed meanwhile
         tables = tables_with_rows(found, wanted)
         total = sum(each.bytes for each in tables)
         what = "the schema" if wanted.schema_only else f"{many(len(tables), 'table')} ({size(total)})"
@@ -151,7 +143,7 @@ def fill_clone(production: URL, admin: URL, dump: Dump, wanted: WantedClone, out
         options = rows_wanted(found, wanted)
 
         def tell(count: int) -> None:  # the pipe carries about as many bytes as production's disk holds
-            output.on_progress(min(count, total), total)
+            on_progress(min(count, total), total)
 
         is_empty = wanted.schema_only and not options
         rows = [] if is_empty else fill.copy_rows(moment, dump, clone, options, tell)
@@ -178,39 +170,34 @@ def _on_clone(url: URL) -> Iterator[None]:
         raise Unreachable(f"the clone cannot be made: {said(error, url)}; {REMOVED}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Clone:
-    """A finished clone and its name in messages."""
-
-    url: URL
-    called: str
-
-
 @contextmanager
-def cloned(production: URL, wanted: WantedClone, output: CopyOutput) -> Iterator[Clone]:
+def cloned(
+    production: URL, wanted: WantedClone, say: Say = silent, on_progress: Progress = no_progress
+) -> Iterator[URL]:
     """Make a clone, and always remove it at the end; with `keep` a complete clone stays."""
     make = choose(MAKE, production)
-    with temporary_place() as place, make(production, wanted, place, output) as (url, end):
+    with temporary_place() as place, make(production, wanted, place, say, on_progress) as (url, end):
         place.keep = wanted.keep
         try:
-            yield Clone(url, f"a clone of {shown(production)}")
+            yield url
         finally:
             if place.keep:
-                output.say(f"the clone stays: {shown(url)}; end it with: {end}")
+                say(f"the clone stays: {shown(url)}; end it with: {end}")
 
 
 @contextmanager
 def _of_file(
-    production: URL, wanted: WantedClone, place: TemporaryPlace, output: CopyOutput
+    production: URL, wanted: WantedClone, place: TemporaryPlace, say: Say, on_progress: Progress
 ) -> Iterator[tuple[URL, str]]:
+    del say
     with telling(lambda: REMOVED):
-        url = copy_file(production, wanted, place.directory, output.on_progress)
+        url = copy_file(production, wanted, place.directory, on_progress)
     yield url, f"rm -r {place.directory}"
 
 
 @contextmanager
 def _of_server(
-    production: URL, wanted: WantedClone, place: TemporaryPlace, output: CopyOutput
+    production: URL, wanted: WantedClone, place: TemporaryPlace, say: Say, on_progress: Progress
 ) -> Iterator[tuple[URL, str]]:
     """Refuse a production that cannot be copied completely; then start a server, and fill it."""
     found = read_production(production)
@@ -218,8 +205,9 @@ def _of_server(
     dump = Dump(place.directory / "schema.dump", version, find_pg_dump(found, version))
     with clone_server(version, place) as admin:
         with telling(lambda: f"what ran on production was cancelled; {REMOVED}"):
-            url = fill_clone(production, admin, dump, wanted, output)
-        yield url, how_to_end(place)
+            url = fill_clone(production, found, admin, dump, wanted, say, on_progress)
+        server = (place.directory / "data" / "postmaster.pid").read_text(encoding="utf-8").split()[0]
+        yield url, f"kill -QUIT {server} && sleep 1 && rm -r {place.directory}"
 
 
 MAKE = {"postgresql": _of_server, "sqlite": _of_file}

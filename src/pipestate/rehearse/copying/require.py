@@ -8,20 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from sqlalchemy import URL
 
 from pipestate.core.errors import ConfigError
 from pipestate.core.text import many, size
-from pipestate.database import connections as db
 from pipestate.database.embedded import embedded_binaries, embedded_extensions, embedded_versions
 from pipestate.database.postgresql import CONNECT_TIMEOUT_S
-from pipestate.database.urls import shown
-from pipestate.ledger.state import require_ledger
 from pipestate.ledger.tables import SCHEMA
-from pipestate.project.graph import Chain
-from pipestate.project.version_table import Locator
 from pipestate.rehearse.copying.snapshot import Extension, Inventory, Relation
 from pipestate.verify.session_safety import ARCHIVE
 
@@ -50,26 +42,6 @@ def read_size(text: str) -> int:
     if found is None or not float(found[1]):
         raise ConfigError(f"--max-size {text}: write a size such as 500MB or 10GB")
     return int(float(found[1]) * UNITS[found[2]])
-
-
-def require_worth(
-    production: URL,
-    chain: Chain,
-    locate: Locator,
-    wanted: Sequence[str],
-    since: Sequence[str] = (),
-    *,
-    record: bool,
-) -> None:
-    """Refuse a production without pending revisions after `since`; with `record`, also one that lacks a ledger."""
-    with db.reader(production) as connection:
-        position = locate(connection)
-        if record:
-            require_ledger(connection)
-    if not chain.ancestors(wanted) - position.applied - chain.ancestors(since):
-        behind = f" behind {', '.join(since)}" if since else ""
-        at = position.current or "base"
-        raise ConfigError(f"nothing is pending{behind}: {shown(production)} is at {at}, so no clone was made")
 
 
 def require_copyable(found: Inventory, wanted: WantedClone) -> int:
@@ -117,13 +89,14 @@ def find_pg_dump(found: Inventory, version: int) -> Path:
     if not found.over_tls:
         return embedded_binaries(version) / "pg_dump"
     if on_path := shutil.which("pg_dump"):
-        quiet: dict[str, Any] = {
-            "stdin": subprocess.DEVNULL,
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.DEVNULL,
-        }
         with suppress(OSError, subprocess.TimeoutExpired):
-            done = subprocess.run([on_path, "--version"], check=False, timeout=CONNECT_TIMEOUT_S, **quiet)
+            done = subprocess.run(
+                [on_path, "--version"],
+                check=False,
+                timeout=CONNECT_TIMEOUT_S,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+            )
             number = re.search(rb"\(PostgreSQL\) (\d+)", done.stdout)
             if number is not None and found.version <= int(number[1]) <= version:
                 return Path(on_path)

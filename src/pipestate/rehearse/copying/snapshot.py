@@ -211,19 +211,20 @@ def reading(url: URL) -> Iterator[Any]:
 
 
 @contextmanager
-def snapshot(url: URL) -> Iterator[Snapshot]:
+def snapshot(url: URL, known: Inventory) -> Iterator[Snapshot]:
     """Hold one snapshot of production, with every table's shape locked, until the end."""
     with reading(url) as driver:
         with _translate_errors(url):
-            found = _locked(driver, url)
+            found = _locked(driver, url, known)
             ((number,),) = ask(driver, "SELECT pg_catalog.pg_export_snapshot()")
         yield Snapshot(url, driver, str(number), found)
 
 
 def read_production(url: URL) -> Inventory:
-    """Read production's inventory, and release all locks."""
+    """Read production's inventory on the session's search path, and release all locks."""
     with reading(url) as driver, _translate_errors(url):
-        return _read_unlocked(driver)
+        ask(driver, f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")  # the size of a table needs a lock
+        return read_inventory(driver)
 
 
 @contextmanager
@@ -236,27 +237,20 @@ def _translate_errors(url: URL) -> Iterator[None]:
         raise Unreachable(f"{shown(url)} cannot be copied: {said(error, url)}") from error
 
 
-def _read_unlocked(driver: Any) -> Inventory:
-    """Read the inventory on the session's search path; the size of a table needs a lock."""
-    ask(driver, f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")
-    return read_inventory(driver)
-
-
-def _locked(driver: Any, url: URL) -> Inventory:
-    """Lock the tables, and read them again; start over if a table was created or dropped in between."""
+def _locked(driver: Any, url: URL, known: Inventory) -> Inventory:
+    """Lock the known tables, and read them again; start over if a table was created or dropped in between."""
     for _ in range(TRIES):
-        before = _read_unlocked(driver)
-        driver.rollback()
         has_timeout = driver.server_version >= HAS_TRANSACTION_TIMEOUT
         values = SETTINGS | ({"transaction_timeout": "0"} if has_timeout else {})
         ask(driver, "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in values.items()))
         with suppress(errors.UndefinedTable, errors.InvalidSchemaName):
-            if names := ", ".join(f"ONLY {table}" for table in sorted(_lockable(before))):
+            if names := ", ".join(f"ONLY {table}" for table in sorted(_lockable(known))):
                 ask(driver, f"LOCK TABLE {names} IN ACCESS SHARE MODE")
             found = read_inventory(driver)
-            if _lockable(found) == _lockable(before):
-                return replace(found, search_path=before.search_path)  # the session's own path has changed
+            if _lockable(found) == _lockable(known):
+                return replace(found, search_path=known.search_path)  # the session's own path has changed
         driver.rollback()
+        known = replace(read_production(url), search_path=known.search_path)
     raise Unreachable(RESTLESS.format(url=shown(url)))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pipestate.core.errors import ConfigError, Unreachable
-from pipestate.rehearse.copying.make import CopyOutput, cloned
+from pipestate.rehearse.copying.make import cloned
 from pipestate.rehearse.copying.require import WantedClone
 from support.servers import Database
 
@@ -17,15 +17,13 @@ def test_the_file_is_copied_also_while_somebody_writes_and_gone_at_the_end(sqlit
     told: list[tuple[int, int]] = []
     with sqlite_database.begin() as writer:
         writer.exec_driver_sql("INSERT INTO t VALUES (2)")
-        with cloned(
-            sqlite_database.url, ALL, CopyOutput(on_progress=lambda *done: told.append(done))
-        ) as clone:
-            copy = Database(clone.url)
+        with cloned(sqlite_database.url, ALL, on_progress=lambda *done: told.append(done)) as clone:
+            copy = Database(clone)
             assert copy.rows("SELECT id FROM t") == [(1,)]
             copy.run("DROP TABLE t")
             copy.engine.dispose()
     assert told[-1][0] == told[-1][1] > 0
-    assert not Path(str(clone.url.database)).parent.exists()
+    assert not Path(str(clone.database)).parent.exists()
     assert sqlite_database.value("SELECT count(*) FROM t") == 2
 
 
@@ -35,8 +33,8 @@ def test_what_is_refused(sqlite_database: Database, tmp_path: Path) -> None:
         (WantedClone(10), "above --max-size"),
         (WantedClone(2**30, schema_only=True), "--schema-only is for"),
     ):
-        with pytest.raises(ConfigError, match=said), cloned(sqlite_database.url, wanted, CopyOutput()):
+        with pytest.raises(ConfigError, match=said), cloned(sqlite_database.url, wanted):
             pass
     gone = sqlite_database.url.set(database=str(tmp_path / "none"))
-    with pytest.raises(Unreachable, match="there is no file"), cloned(gone, ALL, CopyOutput()):
+    with pytest.raises(Unreachable, match="there is no file"), cloned(gone, ALL):
         pass

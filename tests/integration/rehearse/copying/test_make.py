@@ -11,11 +11,12 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError, PipestateError, Unreachable
+from pipestate.core.progress import Progress, no_progress
 from pipestate.database.interrupt import Interrupted
 from pipestate.rehearse.contents import Contents, differences, read_contents
-from pipestate.rehearse.copying.make import CopyOutput, cloned
+from pipestate.rehearse.copying.make import cloned
 from pipestate.rehearse.copying.require import WantedClone
-from pipestate.rehearse.copying.snapshot import Inventory, ask, read_inventory, snapshot
+from pipestate.rehearse.copying.snapshot import Inventory, ask, read_inventory, read_production, snapshot
 from support.odd_production import drop_odd, make_odd
 from support.servers import Database, Postgres
 
@@ -60,8 +61,8 @@ def copied(postgres: Postgres) -> Iterator[Copied]:
             could_drop.append(can_drop(production))
         said.append(sentence)
 
-    with cloned(reader.url, ALL, CopyOutput(listen)) as clone:
-        database = Database(clone.url)
+    with cloned(reader.url, ALL, listen) as clone:
+        database = Database(clone)
         yield Copied(production, reader, contents, database, said, could_drop[0])
         database.engine.dispose()
     drop_odd(postgres, production)
@@ -118,7 +119,7 @@ def test_production_keeps_nothing_of_it(copied: Copied) -> None:
 
 def refuses(reader: Database, wanted: WantedClone = ALL) -> str:
     """Ask for a clone that is refused before a server is started."""
-    with pytest.raises(ConfigError) as refused, cloned(reader.url, wanted, CopyOutput()):
+    with pytest.raises(ConfigError) as refused, cloned(reader.url, wanted):
         pass
     return str(refused.value)
 
@@ -134,13 +135,11 @@ def test_what_cannot_be_copied_whole_is_refused_before_anything_begins(copied: C
     production.run(f"GRANT SELECT ON hen TO {role}")
 
 
-def abandoned(
-    database: Database, wanted: WantedClone, told: CopyOutput, expected: type[PipestateError]
-) -> str:
+def abandoned(database: Database, wanted: WantedClone, told: Progress, expected: type[PipestateError]) -> str:
     """Make a clone that fails on the way; nothing may be left of it, here or on production."""
     with tempfile.TemporaryDirectory(prefix="t-") as place, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", place)
-        with pytest.raises(expected) as failed, cloned(database.url, wanted, told):
+        with pytest.raises(expected) as failed, cloned(database.url, wanted, on_progress=told):
             pass
         assert list(Path(place).iterdir()) == []
     assert failed.value.exit_code == 3
@@ -161,13 +160,13 @@ def test_production_that_goes_away_and_ctrl_c_leave_nothing_behind(pg: Database)
     def end_the_readers(done: int, total: int) -> None:
         pg.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {READERS}")
 
-    said = abandoned(pg, ALL, CopyOutput(on_progress=end_the_readers), Unreachable)
+    said = abandoned(pg, ALL, end_the_readers, Unreachable)
     assert re.match(r"production did not give its rows: .*; the clone was removed, production was not", said)
 
     def press_ctrl_c(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
-    said = abandoned(pg, ALL, CopyOutput(on_progress=press_ctrl_c), Interrupted)
+    said = abandoned(pg, ALL, press_ctrl_c, Interrupted)
     assert said.startswith("interrupted: what ran on production was cancelled; the clone was removed")
 
 
@@ -175,7 +174,7 @@ def test_rows_that_the_clone_refuses_are_its_own_fault(pg: Database) -> None:
     """A CHECK that depends on more than its row may hold here, and fail there."""
     here = pg.value("SELECT setting FROM pg_settings WHERE name = 'data_directory'")
     pg.run(LARGE, f"ALTER TABLE large ADD CHECK (id < 90000 OR current_setting('data_directory') = '{here}')")
-    said = abandoned(pg, ALL, CopyOutput(), Unreachable)
+    said = abandoned(pg, ALL, no_progress, Unreachable)
     assert said.startswith("the clone did not take production's rows: ")
     assert "violates check constraint" in said
 
@@ -194,7 +193,7 @@ def test_a_table_that_comes_or_goes_before_it_is_locked_is_looked_at_again(
         return looked[-1]
 
     monkeypatch.setattr("pipestate.rehearse.copying.snapshot.read_inventory", look_and_change)
-    with snapshot(pg.url) as moment:
+    with snapshot(pg.url, read_production(pg.url)) as moment:
         assert [each.name for each in moment.found.relations] == ["new"]
         assert ask(moment.driver, "SELECT count(*) FROM public.new") == [(1,)]
 
@@ -202,8 +201,8 @@ def test_a_table_that_comes_or_goes_before_it_is_locked_is_looked_at_again(
 def test_without_rows_the_version_table_and_sequences_arrive(pg: Database) -> None:
     pg.run("CREATE TABLE t (id serial)", "INSERT INTO t DEFAULT VALUES")
     pg.run("CREATE TABLE alembic_version (version_num text)", "INSERT INTO alembic_version VALUES ('a1')")
-    with cloned(pg.url, WantedClone(2**30, schema_only=True), CopyOutput()) as clone:
-        copy = Database(clone.url)
+    with cloned(pg.url, WantedClone(2**30, schema_only=True)) as clone:
+        copy = Database(clone)
         assert copy.rows("SELECT version_num, (SELECT count(*) FROM t) FROM alembic_version") == [("a1", 0)]
         assert copy.value("SELECT nextval('t_id_seq')") == 2
         copy.engine.dispose()

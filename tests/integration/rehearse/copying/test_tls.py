@@ -1,39 +1,31 @@
 """Production behind TLS, which the wheel's pg_dump lacks: one on PATH is used, or the clone is refused."""
 
-import sys
 from pathlib import Path
 
+import psycopg2
 import pytest
 
 from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.database.embedded import embedded_binaries, embedded_versions
-from pipestate.rehearse.copying.make import CopyOutput, cloned
+from pipestate.rehearse.copying.fill import SERVICE, run_program, way_to
+from pipestate.rehearse.copying.make import cloned
 from pipestate.rehearse.copying.require import WantedClone
 from pipestate.rehearse.copying.snapshot import session
 from support.servers import Database
 from support.tls_proxy import CERTIFICATE, tls_front
 
 ALL = WantedClone(2**30)
-# It has no TLS itself: it keeps its arguments, and goes to the server directly.
-STUB = """#!{python}
-import os, re, sys
-if "--version" in sys.argv:
-    sys.exit(print("pg_dump (PostgreSQL) {version}.1"))
-with open({log!r}, "a") as log:
-    print(*sys.argv, file=log)
-direct = [re.sub("^--dbname=.*", {direct!r}, each) for each in sys.argv[1:]]
-os.execv({real!r}, [{real!r}, *direct])
+# The wheel's pg_dump with the libpq of psycopg2, which has TLS.
+LIBPQ = next(Path(psycopg2.__file__).parents[1].glob("psycopg2_binary.libs/libpq-*"))
+WITH_TLS = f"""#!/bin/sh
+LD_PRELOAD={LIBPQ} exec {embedded_binaries(embedded_versions()[-1])}/pg_dump "$@"
 """
 
 
-def put_on_path(path: Path, monkeypatch: pytest.MonkeyPatch, version: int, direct: str) -> Path:
-    log, stub = path / "log", path / "pg_dump"
-    real = str(embedded_binaries(embedded_versions()[-1]) / "pg_dump")
-    values = {"python": sys.executable, "version": version, "log": str(log), "direct": direct, "real": real}
-    stub.write_text(STUB.format(**values))
-    stub.chmod(0o755)
+def put_on_path(path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    (path / "pg_dump").write_text(script)
+    (path / "pg_dump").chmod(0o755)
     monkeypatch.setenv("PATH", str(path))
-    return log
 
 
 def version_of(database: Database) -> int:
@@ -44,15 +36,30 @@ def test_the_clone_is_made_with_the_pg_dump_on_the_path(
     pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pg.run("CREATE TABLE orders AS SELECT generate_series(1, 10) AS id")
-    plain = pg.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    log = put_on_path(tmp_path, monkeypatch, embedded_versions()[-1], f"--dbname={plain}")
+    put_on_path(tmp_path, monkeypatch, WITH_TLS)
     with tls_front(pg.url) as front:
         strict = front.update_query_dict({"sslmode": "verify-full", "sslrootcert": str(CERTIFICATE)})
-        with cloned(strict, ALL, CopyOutput()) as clone:
-            database = Database(clone.url)
+        with cloned(strict, ALL) as clone:
+            database = Database(clone)
             assert database.value("SELECT count(*) FROM orders") == 10
             database.engine.dispose()
-    assert log.read_text().count(f"sslmode=verify-full sslrootcert={CERTIFICATE}") == 2
+
+
+def test_pg_dump_checks_the_certificate_as_the_session_does(
+    pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_on_path(tmp_path, monkeypatch, WITH_TLS)
+    with tls_front(pg.url) as front:
+        strict = front.update_query_dict({"sslmode": "verify-full", "sslrootcert": str(CERTIFICATE)})
+        with session(strict.update_query_dict({"sslpassword": "secret"})) as driver:
+            way = way_to(driver, tmp_path)
+            assert {"sslmode=verify-full", "sslpassword=secret"} <= {
+                *Path(way["PGSERVICEFILE"]).read_text().splitlines()
+            }
+            other = Path(way["PGSERVICEFILE"]).read_text().replace("host=localhost", "host=127.0.0.1")
+            (tmp_path / "service").write_text(other)
+            done = run_program(tmp_path / "pg_dump", [SERVICE, "--schema-only"], way)
+    assert (done.returncode, "does not match host name" in done.stderr) == (1, True), done.stderr
 
 
 @pytest.mark.parametrize("version", [None, 9, 99])
@@ -61,12 +68,12 @@ def test_without_a_pg_dump_that_fits_the_client_to_install_is_named(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     if version is not None:
-        put_on_path(tmp_path, monkeypatch, version, "")
+        put_on_path(tmp_path, monkeypatch, f"#!/bin/sh\necho 'pg_dump (PostgreSQL) {version}.1'\n")
     own = version_of(pg)
     with tls_front(pg.url) as front:
         strict = front.update_query_dict({"sslmode": "require"})
         wanted = rf"reached over TLS.*apt-get install postgresql-client-{own}$"
-        with pytest.raises(ConfigError, match=wanted), cloned(strict, ALL, CopyOutput()):
+        with pytest.raises(ConfigError, match=wanted), cloned(strict, ALL):
             pass
 
 
@@ -89,7 +96,7 @@ def test_a_pg_dump_on_the_path_that_does_not_answer_is_none(
     monkeypatch.setattr("pipestate.rehearse.copying.require.CONNECT_TIMEOUT_S", 1)
     with tls_front(pg.url) as front:
         strict = front.update_query_dict({"sslmode": "require"})
-        with pytest.raises(ConfigError, match="reached over TLS"), cloned(strict, ALL, CopyOutput()):
+        with pytest.raises(ConfigError, match="reached over TLS"), cloned(strict, ALL):
             pass
 
 

@@ -5,7 +5,7 @@ import pytest
 from pipestate.database.embedded import embedded_server, embedded_versions
 from pipestate.rehearse.contents import read_contents
 from pipestate.rehearse.copying import require
-from pipestate.rehearse.copying.make import CopyOutput, cloned
+from pipestate.rehearse.copying.make import cloned
 from pipestate.rehearse.copying.require import WantedClone
 from support.odd_production import drop_odd, make_odd
 from support.servers import Postgres, memory
@@ -21,8 +21,8 @@ def test_the_oldest_server_is_copied_to_the_newest(monkeypatch: pytest.MonkeyPat
         postgres = Postgres(url)
         production, reader = make_odd(postgres)
         before = read_contents(production.url)
-        with cloned(reader.url, WantedClone(2**30), CopyOutput()) as clone:
-            after = read_contents(clone.url)
+        with cloned(reader.url, WantedClone(2**30)) as clone:
+            after = read_contents(clone)
         drop_odd(postgres, production)
         postgres.engine.dispose()
     assert after.digests == before.digests

@@ -15,18 +15,16 @@ from pipestate.cli.formats.rehearse import (
 )
 from pipestate.cli.rehearse import WIDEST
 from pipestate.rehearse.child_process import Failure, GateOutcome
-from pipestate.rehearse.compat import Compat, Reason, StatementResult
+from pipestate.rehearse.compat import UTILITY, Compat, StatementResult
 from pipestate.rehearse.impact import (
     LimitFinding,
     LimitVerdict,
     LockEncounter,
-    PhaseOutcome,
     Rehearsal,
     Return,
     RevisionImpact,
 )
 from pipestate.rehearse.writes import BrokenWrite, Writes
-from pipestate.verify.report import Gate, PhaseReport
 from support.alembic_runs import ROOT
 from support.rehearsal_results import made_statement, made_table
 
@@ -47,11 +45,9 @@ def made(name: str = "orders", **overrides: object) -> Rehearsal:
     gates = (GateOutcome("b2", "shop/ready", "closed", ("approved",)),)
     revision = RevisionImpact("b2", "versions/b2.py", 2000.0, tables, gates, made_statement("SELECT 1"))
     found = Rehearsal("postgresql://clones/nightly", "postgresql 18.4", "a1", "c3", 2100.0, 10.0, (revision,))
-    phase = PhaseReport("ready", Gate.CLOSED, (), ())
     return replace(
         found,
         revisions=(revision, RevisionImpact("c3", "versions/c3.py", 5.0)),
-        phases=(PhaseOutcome("shop/ready", phase, replace(phase, gate=Gate.PAST)),),
         findings=(LimitFinding("b2", name, "versions/b2.py:7", "waits", "do not wait", LimitVerdict.OVER),),
         limit_ms=500.0,
         returned=Return((f"table {name} is gone",)),
@@ -90,7 +86,6 @@ def test_every_line_fits_and_says_what_is_certain_what_is_guessed_and_what_nobod
         "held 9.0 s (2.0 s here); a writer: noise",
         "in production 99 rows: more than 10 × is a guess",
         "held 2.0 s here, unknown in production; a writer not measured",
-        "Gate shop/ready: closed before, past after",
         "over: b2, versions/b2.py:7: orders: it waits. Instead: do not wait",
         "Over the limit: the longest wait is 2.0 s, the limit is 500 ms.",
     ):
@@ -131,8 +126,8 @@ def test_hostile_text_stays_text_in_markdown() -> None:
 
 
 def test_statements_that_cannot_be_prepared_are_listed_by_reason() -> None:
-    unprepared = [StatementResult("VACUUM orders", "syntax error", reason=Reason.UTILITY) for _ in range(12)]
-    unprepared.append(StatementResult("SELECT * FROM nowhere", "no such table", reason=Reason.REFUSED))
+    unprepared = [StatementResult("VACUUM orders", UTILITY) for _ in range(12)]
+    unprepared.append(StatementResult("SELECT * FROM nowhere", "no such table"))
     found = Compat("clone", "a1", "b2", 20, (), (), tuple(unprepared))
     lines = list(compat_as_lines(found))
     assert lines[0].startswith("20 statements: 0 would break")
@@ -141,6 +136,6 @@ def test_statements_that_cannot_be_prepared_are_listed_by_reason() -> None:
     assert lines[1:11] == ["  VACUUM orders"] * 10
     assert lines[11] == "  and 2 more; --json shows them"
     assert lines[12:14] == [
-        "not prepared, the server does not understand it today: 1",
+        "not prepared, no such table: 1",
         "  SELECT * FROM nowhere",
     ]
