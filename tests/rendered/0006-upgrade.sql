@@ -61,7 +61,14 @@ BEGIN
         FROM pg_catalog.pg_class c
         WHERE c.relnamespace = n.oid AND n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
       UNION ALL SELECT p.proowner, pg_catalog.concat(n.nspname, '.', p.proname, '()'),
-        CASE WHEN n.nspname = 'pipestate' THEN pg_catalog.concat_ws(' ', p.proname, p.prosecdef, p.proconfig::text,
+        CASE WHEN n.nspname = 'pipestate' THEN pg_catalog.concat_ws(' ', p.prokind, p.proname, pg_catalog.regexp_replace(
+            CASE pg_catalog.set_config('quote_all_identifiers', 'off', true) WHEN 'off' THEN pg_catalog.concat_ws(' RETURNS ',
+              pg_catalog.concat('(', pg_catalog.pg_get_function_arguments(p.oid), ')'), pg_catalog.pg_get_function_result(p.oid)) END,
+            '(^[(]|, )IN |( |::)(pg_catalog|pipestate)[.]', E'\\1\\2', 'g'),
+          (SELECT l.lanname FROM pg_catalog.pg_language l WHERE l.oid = p.prolang), p.provolatile, p.proisstrict, p.prosecdef,
+          p.proconfig::text, (SELECT pg_catalog.count(*) FROM pg_catalog.pg_depend d WHERE d.classid = '1255' AND d.objid = p.oid
+            AND d.refclassid NOT IN ('2615', '2612') AND NOT EXISTS (SELECT FROM pg_catalog.pg_type t WHERE d.refclassid = '1247'
+              AND t.oid = d.refobjid AND t.typname = 'soft_drop' AND t.typnamespace = p.pronamespace)),
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) END,
         pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
         FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid) AS o (owner, what, facts, may_use)
@@ -72,7 +79,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()';
   ELSIF NOT ledger.may_use THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.replace('this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}', '{role}', pg_catalog.quote_ident(current_user::text));
-  ELSIF ledger.functions IS DISTINCT FROM 'd879c5b8d7f57538a4314af576d6b222921e4e0514ef4d480c8e4a3c6f4d03aa' THEN
+  ELSIF ledger.functions IS DISTINCT FROM '67c9275e353a70d8091fe45d992bde03b32a9d1c035ba878795de7a3380cd269' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
@@ -122,7 +129,7 @@ CALL pipestate.begin_gate(
   path => pg_catalog.current_schemas(false),
   timeout => '30s',
   may_be_gone => true,
-  sha256 => '2444112889462f659e3686d050850dab8ec3abc5c60262d146a446c58ff37e18',
+  sha256 => 'bc681b6523fb31af05b9ed4f464d6632e73b65ec836c22e0fa57106bc918291d',
   files => '{"0001": "575c1a1322c8dda8b9825532d0502962", "0002": "d4d756ea5e91d884e8f712b5bea13e5d", "0003": "6e3f1271a1240a4cb67e634276ced4bb", "0004": "7f4356643a4aa490c9543296b15c7d9e", "0005": "1a550ac6f864de069a554ffd3fc7cfc1", "0006": "cd276dcfefae782c874e1087cd4966f8", "0007": "96ce932b94c5fae997a3abfa3131a224"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0005']::text[]);
