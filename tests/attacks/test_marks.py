@@ -74,6 +74,81 @@ def test_a_gate_on_an_empty_table_lets_no_other_table_go(gated: Project, script:
     assert customers(gated) == 2
 
 
+LOCKED_BEFORE = {
+    "locked": "LOCK TABLE old_orders IN ACCESS EXCLUSIVE MODE",
+    "changed": "ALTER TABLE old_orders ADD COLUMN more int",
+}
+
+
+def lock_before_gate(project: Project, how: str, *, earlier: bool) -> str:
+    """Have the revision of the gate, or the one before it, lock the table; return where the run starts."""
+    statement = f"op.execute({LOCKED_BEFORE[how]!r})"
+    if not earlier:
+        project.edit(CONTRACT, ("    with gate(", f"    {statement}\n    with gate("))
+        return "b2"
+    head = "def upgrade() -> None:\n"
+    project.edit("migrations/versions/b2_new_orders.py", (head, f"{head}    {statement}\n"))
+    project.database.run("DROP TABLE new_orders", "UPDATE alembic_version SET version_num = 'a1'")
+    return "a1"
+
+
+@pytest.mark.parametrize("way", ["alembic", "psql", "guarded", "guarded psql"])
+@pytest.mark.parametrize("earlier", [False, True], ids=["same revision", "earlier revision"])
+@pytest.mark.parametrize("how", LOCKED_BEFORE)
+def test_a_table_that_was_locked_before_the_gate_is_not_the_gates(
+    gated: Project, how: str, earlier: bool, way: str
+) -> None:
+    """Its rows were not looked at, whoever holds its lock."""
+    gated.database.run("CREATE TABLE empty_one ()")
+    gated.edit(CONTRACT, ('lock=["old_orders"]', 'lock=["empty_one"]'))
+    if "guarded" in way:
+        gated.use_environment("guarded")
+    start = lock_before_gate(gated, how, earlier=earlier)
+    if "psql" in way:
+        said = feed(gated.database, gated.script(f"{start}:head"))
+    else:
+        done = gated.alembic("upgrade", "head")
+        said = done.stdout + done.stderr
+    assert "destroys something of old_orders, which its gate has not locked" in said
+    assert state_of(gated.database) == State(start, 3)
+
+
+@pytest.mark.parametrize("script", [False, True], ids=["alembic", "psql"])
+@pytest.mark.parametrize("earlier", [False, True], ids=["same revision", "earlier revision"])
+@pytest.mark.parametrize("how", LOCKED_BEFORE)
+def test_a_table_that_was_locked_before_its_own_gate_goes(
+    gated: Project, how: str, earlier: bool, script: bool
+) -> None:
+    approve(gated)
+    start = lock_before_gate(gated, how, earlier=earlier)
+    if script:
+        said = feed(gated.database, gated.script(f"{start}:head"))
+    else:
+        said = gated.alembic("upgrade", "head").stderr
+    assert state_of(gated.database) == State("d4", None, after=True), said
+
+
+@pytest.mark.parametrize("way", ["alembic", "psql", "guarded", "guarded psql"])
+@pytest.mark.parametrize("rows", ["false", "true"])
+def test_a_gate_locks_no_view(gated: Project, rows: str, way: str) -> None:
+    """Its lock reaches the tables below it, and its rows say nothing of theirs."""
+    gated.database.run(f"CREATE VIEW some_orders AS SELECT * FROM old_orders WHERE {rows}")
+    gated.edit(
+        CONTRACT,
+        ('lock=["old_orders"]', 'lock=["some_orders"]'),
+        ("DROP TABLE old_orders", "DROP TABLE old_orders CASCADE"),
+    )
+    if "guarded" in way:
+        gated.use_environment("guarded")
+    if "psql" in way:
+        said = feed(gated.database, gated.script("b2:head"))
+    else:
+        done = gated.alembic("upgrade", "head")
+        said = done.stdout + done.stderr
+    assert "locks some_orders, which is a view" in said
+    assert state_of(gated.database) == AT_B2
+
+
 def test_a_gate_on_an_empty_table_lets_no_drop_of_another_through_the_guard(gated: Project) -> None:
     """A statement of one's own names no table to pipestate: the guard compares, and the gate was not asked."""
     gated.use_environment("guarded")

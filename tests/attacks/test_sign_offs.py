@@ -174,7 +174,15 @@ def own(project: Project, owner: Database) -> Project:
 
 
 @pytest.mark.parametrize(
-    "again", ["jose\u0301 ruiz", "José\u00a0Ruiz", "jos\u200bé ruiz", "ｊｏｓé ruiz", "JOSÉ RUIZ"]
+    "again",
+    [
+        "jose\u0301 ruiz",
+        "José\u00a0Ruiz",
+        "jos\u200bé ruiz",
+        "ｊｏｓé ruiz",
+        "JOSÉ RUIZ",
+        *(f"josé ruiz{each}" for each in "\ufe0f\u034f\u3164\u115f\u2800\u180b\u17b4"),
+    ],
 )
 def test_one_person_on_another_keyboard_is_not_two(signed: Project, again: str) -> None:
     """A Mac may write é as two characters, and what is copied from a chat may have one that nobody sees."""

@@ -1121,6 +1121,9 @@ BEGIN
     IF relation IS NULL AND NOT may_be_gone THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision %s locks %s, which does not exist: correct the name in that '
         'revision, or write may_be_gone=True where that is right', revision, named);
+    ELSIF EXISTS (SELECT FROM pg_class c WHERE c.oid = relation AND c.relkind = 'v') THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision %s locks %s, which is a view, and its rows are not those of the '
+        'tables below it: name the tables', revision, named);
     ELSIF relation IS NOT NULL THEN
       relations := relations || relation::oid;
     ELSE
@@ -1176,7 +1179,8 @@ BEGIN
   IF (state ->> 'filled')::boolean THEN
     state := pipestate.settle_gate(state, true);
   END IF;
-  PERFORM set_config('pipestate.gate_state', (state || '{"pass": "judged"}')::text, true),
+  PERFORM set_config('pipestate.gate_state', (state || jsonb_build_object('pass', 'judged', 'held', ARRAY(SELECT l.relation::bigint
+      FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock')))::text, true),
     set_config('pipestate.others', CASE WHEN (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL
       THEN pipestate.others(state -> 'of_tenant')::text ELSE '{}' END, true);
 END $$;
@@ -1230,8 +1234,10 @@ BEGIN
                   ELSE pg_relation_size(c.oid) > 0 END) THEN
     others := pipestate.others(state -> 'of_tenant') || others;
   END IF;
-  PERFORM set_config('pipestate.others', (others - ARRAY(SELECT l.relation::text FROM pg_locks l
-    WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock'))::text, true);
+  -- What this gate has locked is its own; what the revision had locked before it is not.
+  PERFORM set_config('pipestate.others', (others - ARRAY(SELECT l.relation::text FROM pg_locks l WHERE l.pid = pg_backend_pid()
+      AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND NOT state -> 'held' @> to_jsonb(l.relation::bigint)
+    UNION ALL SELECT f::oid::text FROM jsonb_array_elements_text(state -> 'relations') AS r, pipestate.family(r::oid::regclass) AS f))::text, true);
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.settle_gate(state jsonb, whole boolean) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
@@ -1314,8 +1320,8 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   schemas text[] := CASE jsonb_typeof(of_tenant) WHEN 'array' THEN ARRAY(SELECT jsonb_array_elements_text(of_tenant)) END;
   ours CONSTANT text[] := '{pipestate,pipestate_archive}';
-  locked bigint[] := ARRAY(SELECT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
-                              AND l.mode = 'AccessExclusiveLock' AND l.relation IS NOT NULL);
+  made bigint[] := ARRAY(SELECT a.attrelid::bigint FROM pg_locks l JOIN pg_attribute a ON a.attrelid = l.relation AND a.attname = 'ctid'
+                          WHERE l.pid = pg_backend_pid() AND l.mode = 'AccessExclusiveLock' AND pipestate.is_of_this_transaction(a.xmin));
 BEGIN
   RETURN (
     WITH own AS MATERIALIZED (SELECT * FROM pipestate.catalogue(schemas))
@@ -1328,7 +1334,7 @@ BEGIN
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
        WHERE schemas IS NOT NULL AND c.relkind = 'r' AND c.relpersistence <> 't' AND c.oid >= 16384
          AND n.nspname::text <> ALL (ours) AND c.oid::bigint NOT IN (SELECT o.oid FROM own o)
-    ) AS t (oid, entry) WHERE t.oid <> ALL (locked));
+    ) AS t (oid, entry) WHERE t.oid <> ALL (made));
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_others(
   revision text, path text DEFAULT pg_catalog.current_setting('search_path'))

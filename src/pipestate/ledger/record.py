@@ -272,13 +272,22 @@ def find_signoff(name: str, runbooks: Sequence[Runbook], position: Position) -> 
     raise ConfigError(f"{name} {why}: say which of {', '.join(asked.address for asked in chosen or found)}")
 
 
+# Characters that show nothing, though Unicode counts them as letters or marks.
+_INVISIBLE = {*"\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0"}
+_INVISIBLE |= {
+    chr(code) for codes in ((0x180B, 0x1810), (0xFE00, 0xFE10), (0xE0100, 0xE01F0)) for code in range(*codes)
+}
+
+
 def person_of(by: str) -> str:
     """Normalize a person's name: composed characters, without invisible ones.
 
     >>> person_of(" Jose\u0301  Ruiz\u200b ") == "Jos\u00e9 Ruiz"
     True
     """
-    seen = "".join(each for each in normalize("NFKC", by) if category(each) != "Cf")
+    seen = "".join(
+        each for each in normalize("NFKC", by) if category(each) != "Cf" and each not in _INVISIBLE
+    )
     return " ".join(seen.split())
 
 

@@ -81,6 +81,9 @@ BEGIN
     IF relation IS NULL AND NOT may_be_gone THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision %s locks %s, which does not exist: correct the name in that '
         'revision, or write may_be_gone=True where that is right', revision, named);
+    ELSIF EXISTS (SELECT FROM pg_class c WHERE c.oid = relation AND c.relkind = 'v') THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision %s locks %s, which is a view, and its rows are not those of the '
+        'tables below it: name the tables', revision, named);
     ELSIF relation IS NOT NULL THEN
       relations := relations || relation::oid;
     ELSE
@@ -144,7 +147,8 @@ BEGIN
   IF (state ->> 'filled')::boolean THEN
     state := pipestate.settle_gate(state, true);
   END IF;
-  PERFORM set_config('pipestate.gate_state', (state || '{"pass": "judged"}')::text, true),
+  PERFORM set_config('pipestate.gate_state', (state || jsonb_build_object('pass', 'judged', 'held', ARRAY(SELECT l.relation::bigint
+      FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock')))::text, true),
     set_config('pipestate.others', CASE WHEN (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL
       THEN pipestate.others(state -> 'of_tenant')::text ELSE '{}' END, true);
 END $$;
@@ -202,8 +206,10 @@ BEGIN
                   ELSE pg_relation_size(c.oid) > 0 END) THEN
     others := pipestate.others(state -> 'of_tenant') || others;
   END IF;
-  PERFORM set_config('pipestate.others', (others - ARRAY(SELECT l.relation::text FROM pg_locks l
-    WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock'))::text, true);
+  -- What this gate has locked is its own; what the revision had locked before it is not.
+  PERFORM set_config('pipestate.others', (others - ARRAY(SELECT l.relation::text FROM pg_locks l WHERE l.pid = pg_backend_pid()
+      AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND NOT state -> 'held' @> to_jsonb(l.relation::bigint)
+    UNION ALL SELECT f::oid::text FROM jsonb_array_elements_text(state -> 'relations') AS r, pipestate.family(r::oid::regclass) AS f))::text, true);
 END $$;
 
 -- Decide and record: refuse where a blocking check does not hold or none was asked, unless the gate is forced or not enforced.

@@ -24,15 +24,15 @@ BEGIN
   END LOOP;
 END $$;
 
--- The tables that hold rows and are not locked yet, each with its name, file and columns. Of tables outside the schemas of a
+-- The tables that hold rows and are older than this transaction, each with its name, file and columns. Of tables outside the schemas of a
 -- tenant the name is enough: its revisions change none of them.
 CREATE OR REPLACE FUNCTION pipestate.others(of_tenant jsonb) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   schemas text[] := CASE jsonb_typeof(of_tenant) WHEN 'array' THEN ARRAY(SELECT jsonb_array_elements_text(of_tenant)) END;
   ours CONSTANT text[] := '{pipestate,pipestate_archive}';
-  locked bigint[] := ARRAY(SELECT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
-                              AND l.mode = 'AccessExclusiveLock' AND l.relation IS NOT NULL);
+  made bigint[] := ARRAY(SELECT a.attrelid::bigint FROM pg_locks l JOIN pg_attribute a ON a.attrelid = l.relation AND a.attname = 'ctid'
+                          WHERE l.pid = pg_backend_pid() AND l.mode = 'AccessExclusiveLock' AND pipestate.is_of_this_transaction(a.xmin));
 BEGIN
   RETURN (
     WITH own AS MATERIALIZED (SELECT * FROM pipestate.catalogue(schemas))
@@ -45,7 +45,7 @@ BEGIN
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
        WHERE schemas IS NOT NULL AND c.relkind = 'r' AND c.relpersistence <> 't' AND c.oid >= 16384
          AND n.nspname::text <> ALL (ours) AND c.oid::bigint NOT IN (SELECT o.oid FROM own o)
-    ) AS t (oid, entry) WHERE t.oid <> ALL (locked));
+    ) AS t (oid, entry) WHERE t.oid <> ALL (made));
 END $$;
 
 -- Refuse a revision that has dropped or emptied one of those tables, or dropped a column of it, behind its gate. Only tables

@@ -110,8 +110,8 @@ def require_batch_size(size: int | None) -> None:
 class SiteWriter(BatchLoop[Outcomes]):
     """Sites in plan order, in batches.
 
-    If the database refuses a row (by a rule or a trigger of the application), the batch is halved until only that
-    site fails; later batches grow again. A rerun repeats the work that a server crash loses.
+    A rule or a trigger of the application may refuse a row. Then the batch is halved until only that site fails;
+    later batches grow again. A rerun repeats the work that a server crash loses.
     """
 
     def write(self, plan: BackfillPlan, on_progress: Progress) -> list[Result[SiteCounts]]:
