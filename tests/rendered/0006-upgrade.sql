@@ -129,7 +129,7 @@ CALL pipestate.begin_gate(
   path => pg_catalog.current_schemas(false),
   timeout => '30s',
   may_be_gone => true,
-  sha256 => 'bc681b6523fb31af05b9ed4f464d6632e73b65ec836c22e0fa57106bc918291d',
+  sha256 => '2444112889462f659e3686d050850dab8ec3abc5c60262d146a446c58ff37e18',
   files => '{"0001": "575c1a1322c8dda8b9825532d0502962", "0002": "d4d756ea5e91d884e8f712b5bea13e5d", "0003": "6e3f1271a1240a4cb67e634276ced4bb", "0004": "7f4356643a4aa490c9543296b15c7d9e", "0005": "1a550ac6f864de069a554ffd3fc7cfc1", "0006": "cd276dcfefae782c874e1087cd4966f8", "0007": "96ce932b94c5fae997a3abfa3131a224"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0005']::text[]);
