@@ -18,7 +18,7 @@ ALL = WantedClone(2**30)
 # The wheel's pg_dump with the libpq of psycopg2, which has TLS.
 LIBPQ = next(Path(psycopg2.__file__).parents[1].glob("psycopg2_binary.libs/libpq-*"))
 WITH_TLS = f"""#!/bin/sh
-LD_PRELOAD={LIBPQ} exec {embedded_binaries(embedded_versions()[-1])}/pg_dump "$@"
+LD_PRELOAD={LIBPQ} exec {{binaries}}/pg_dump "$@"
 """
 
 
@@ -26,6 +26,12 @@ def put_on_path(path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Non
     (path / "pg_dump").write_text(script)
     (path / "pg_dump").chmod(0o755)
     monkeypatch.setenv("PATH", str(path))
+
+
+def with_tls(database: Database) -> str:
+    """A pg_dump that is neither too old for this server nor too new for its clone."""
+    version = min(each for each in embedded_versions() if each >= version_of(database))
+    return WITH_TLS.format(binaries=embedded_binaries(version))
 
 
 def version_of(database: Database) -> int:
@@ -36,7 +42,7 @@ def test_the_clone_is_made_with_the_pg_dump_on_the_path(
     pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pg.run("CREATE TABLE orders AS SELECT generate_series(1, 10) AS id")
-    put_on_path(tmp_path, monkeypatch, WITH_TLS)
+    put_on_path(tmp_path, monkeypatch, with_tls(pg))
     with tls_front(pg.url) as front:
         strict = front.update_query_dict({"sslmode": "verify-full", "sslrootcert": str(CERTIFICATE)})
         with cloned(strict, ALL) as clone:
@@ -48,7 +54,7 @@ def test_the_clone_is_made_with_the_pg_dump_on_the_path(
 def test_pg_dump_checks_the_certificate_as_the_session_does(
     pg: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_on_path(tmp_path, monkeypatch, WITH_TLS)
+    put_on_path(tmp_path, monkeypatch, with_tls(pg))
     with tls_front(pg.url) as front:
         strict = front.update_query_dict({"sslmode": "verify-full", "sslrootcert": str(CERTIFICATE)})
         with session(strict.update_query_dict({"sslpassword": "secret"})) as driver:
