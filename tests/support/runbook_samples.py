@@ -1,13 +1,17 @@
 """Runbooks made for a test."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+from sqlalchemy import URL, Connection
+
+from pipestate.database import connections as db
 from pipestate.project.graph import Position
 from pipestate.runbook.lint import load
 from pipestate.runbook.model import Runbook
-from pipestate.verify.checks import find_phases
+from pipestate.verify.checks import Phases, find_phases
 from pipestate.verify.report import Report
-from pipestate.verify.run import verify
+from pipestate.verify.run import verify_on
 from support.servers import Database
 
 NOWHERE = Position(frozenset(), frozenset(), None, None)
@@ -49,5 +53,11 @@ def write(directory: Path, text: str, name: str = "book", *, sqlite: str | None 
     return load(path)
 
 
+def verify(url: URL, phases: Phases, locate: Callable[[Connection], Position], **options: object) -> Report:
+    """The checks of these phases, with the position read in their snapshot, as the commands do it."""
+    with db.reader(url) as connection:
+        return verify_on(connection, url, phases, locate(connection), **options)  # type: ignore[arg-type]
+
+
 def run(database: Database, runbook: Runbook, *, revisions: Position = NOWHERE, **options: object) -> Report:
-    return verify(database.url, find_phases([runbook]), lambda _: revisions, **options)  # type: ignore[arg-type]
+    return verify(database.url, find_phases([runbook]), lambda _: revisions, **options)

@@ -173,7 +173,7 @@ def eject(
 ) -> None:
     """Leave pipestate: rewrite revisions and env.py to plain Alembic, and drop the ledger after asking.
 
-    A soft-dropped object must be purged or restored first. A file without a certain equivalent is refused.
+    Purge or restore soft-dropped objects first. If lines need rewriting by hand, it lists them and changes nothing.
 
     Example: pipestate eject --dry-run
     """

@@ -128,13 +128,11 @@ def drift_from_record(to: Target) -> "Drift":
 
 def drift_from_chain(to: Target) -> "Drift":
     """Compare the database with what its chain builds."""
-    from pipestate.ledger.drift import Drift
     from pipestate.rehearse.against_chain import compare_with_chain
     from pipestate.rehearse.clone import Job
 
     job = Job(to.url, None, to.project, to.chain, to.locate)
-    found = compare_with_chain(job, lambda said: say(f"pipestate: {said}", err=True))
-    return Drift(found.revision, None, found.differences)
+    return compare_with_chain(job, lambda said: say(f"pipestate: {said}", err=True))
 
 
 @project_options

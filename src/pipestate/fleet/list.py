@@ -11,7 +11,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -229,10 +229,11 @@ def survey(items: Sequence[T], ask: Callable[[T], A], jobs: int, on_answer: Call
     Ctrl-C reaches only the main thread: it starts no further item, cancels running queries on the servers, and
     drops their answers. A second Ctrl-C is ignored: an uncancelled query would keep running.
     """
-    pool = ThreadPoolExecutor(jobs)
-    asked = [pool.submit(ask, item) for item in items]
+    pool, asked = ThreadPoolExecutor(jobs), list[Future[A]]()
     try:
         with stopped_together():
+            for item in items:
+                asked.append(pool.submit(ask, item))
             for answer in as_completed(asked):
                 on_answer(answer.result())
     except KeyboardInterrupt:

@@ -73,7 +73,7 @@ def cut(tenants: Sequence[T], ends: Sequence[tuple[int, bool]]) -> Iterator[Sequ
 
 @dataclass(frozen=True, slots=True)
 class FleetUpgrade:
-    """Settings of a fleet upgrade. With `required`, the phases of `question` must be open in each tenant afterwards.
+    """Settings of a fleet upgrade. With `required`, the phases of `request` must be open in each tenant afterwards.
 
     With `hold`, a tenant exits with 0 if all its pending revisions wait for a gate.
     """

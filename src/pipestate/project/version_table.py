@@ -28,9 +28,9 @@ SELECT n.nspname, c.relname, pg_catalog.pg_table_is_visible(c.oid),
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE a.attrelid >= 16384 AND a.attname = 'version_num' AND a.attnum > 0 AND NOT a.attisdropped
+WHERE {place} AND a.attname = 'version_num' AND a.attnum > 0 AND NOT a.attisdropped
   AND c.relkind IN ('r', 'p')
-  AND a.atttypid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype) {more}
+  AND a.atttypid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype)
 ORDER BY 1, 2
 """
 SQLITE = """
@@ -38,8 +38,13 @@ SELECT NULL, m.name, 1, 1 FROM sqlite_master m, pragma_table_info(m.name) c
 WHERE m.type = 'table' AND c.name = 'version_num' AND (c.type LIKE '%char%' OR c.type LIKE '%text%')
 ORDER BY 2
 """
-# In a database with one schema per tenant: only the tenant's tables, by name if it is known.
-WITHIN = "AND n.nspname = :schema AND c.relname = coalesce(:table, c.relname)"
+EVERYWHERE = "a.attrelid >= 16384"
+# In a database with one schema per tenant: only the tenant's tables, by name if it is known. The subquery lets
+# PostgreSQL find them by index, without reading the tables of all tenants.
+WITHIN = (
+    "c.relnamespace = (SELECT s.oid FROM pg_catalog.pg_namespace s WHERE s.nspname = :schema) "
+    "AND c.relname = coalesce(:table, c.relname)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +94,8 @@ def find_candidates(
     """Search the catalogue for candidates; `schema` and `table` restrict the search."""
     from sqlalchemy import text
 
-    query = choose(
-        {"postgresql": POSTGRESQL.format(more=WITHIN if schema else ""), "sqlite": SQLITE}, connection
-    )
+    place = WITHIN if schema else EVERYWHERE
+    query = choose({"postgresql": POSTGRESQL.format(place=place), "sqlite": SQLITE}, connection)
     rows = connection.execute(text(query), {"schema": schema, "table": table})
     return [Candidate(schema, table, bool(seen), bool(readable)) for schema, table, seen, readable in rows]
 

@@ -18,7 +18,7 @@ from pipestate.database.drivers import run_as_written
 from pipestate.database.embedded import embedded_versions
 from pipestate.database.queries import named_query
 from pipestate.database.urls import shown
-from pipestate.ledger.drift import Difference, definitions_query, definitions_settings, named
+from pipestate.ledger.drift import Difference, Drift, definitions_query, definitions_settings, named
 from pipestate.ledger.install import install
 from pipestate.ledger.state import has_ledger
 from pipestate.project.graph import Chain, Position
@@ -42,15 +42,6 @@ LEFT_OUT = text(named_query("rehearse", "left_out_of_drift"))
 
 
 @dataclass(frozen=True, slots=True)
-class ChainDrift:
-    """Differences of a database from what its chain builds up to the same revision."""
-
-    revision: str
-    differences: tuple[Difference, ...]
-    built_on: str
-
-
-@dataclass(frozen=True, slots=True)
 class Schema:
     """The definitions of a database's objects, and the objects that are not compared."""
 
@@ -58,7 +49,7 @@ class Schema:
     left_out: frozenset[Key]
 
 
-def compare_with_chain(job: Job, say: Callable[[str], None] = print) -> ChainDrift:
+def compare_with_chain(job: Job, say: Callable[[str], None] = print) -> Drift:
     """Build the database's revision on a scratch database, and compare both; `job.clone` is the database."""
     with db.reader(job.clone) as connection:
         position = job.locate(connection)
@@ -76,7 +67,7 @@ def compare_with_chain(job: Job, say: Callable[[str], None] = print) -> ChainDri
         with db.reader(scratch) as connection:
             there = read_schema(connection, job.locate(connection))
             by_name = frozenset[str]() if _major(connection) == major else REWORDED
-    return ChainDrift(position.current, tuple(compare(there, here, by_name)), built_on)
+    return Drift(position.current, None, tuple(compare(there, here, by_name)))
 
 
 def _major(connection: Connection) -> int | None:

@@ -55,22 +55,6 @@ NO_ROW, NOTHING_RECORDED = "no row, ", "nothing recorded yet, "  # the second of
 NOTHING = QueryResult((), (), 0)
 
 
-def verify(
-    url: URL,
-    phases: Phases,
-    locate: Callable[[Connection], Position],
-    *,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
-    jobs: int = 1,
-    on_check: Checking | None = None,
-) -> Report:
-    """Run the checks of these phases, read-only, on one snapshot, in which the position is read, too."""
-    with db.reader(url) as leader:
-        return verify_on(
-            leader, url, phases, locate(leader), timeout_s=timeout_s, jobs=jobs, on_check=on_check
-        )
-
-
 def verify_on(
     leader: Connection,
     url: URL,

@@ -11,9 +11,9 @@ from pipestate.project.find import Named, find_project
 from pipestate.project.revision_files import read_chain
 from pipestate.project.version_table import locator
 from pipestate.runbook.files import find_runbooks
-from pipestate.verify.run import verify
 from support.alembic_runs import Chain, config_for, run_alembic
 from support.legacy_database import fill_legacy
+from support.runbook_samples import verify
 from support.servers import Database
 
 SHIPPED = find_project(Named(shipped=True))

@@ -12,8 +12,7 @@ from pipestate.project.find import Named, find_project
 from pipestate.project.graph import Position
 from pipestate.project.revision_files import read_chain
 from pipestate.project.version_table import locator
-from pipestate.verify.run import verify
-from support.runbook_samples import block, page, write
+from support.runbook_samples import block, page, verify, write
 from support.servers import Database, Postgres
 
 Enter = Callable[[str], Path]

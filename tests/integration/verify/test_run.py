@@ -10,8 +10,7 @@ from sqlalchemy import Engine, event
 from pipestate.core.errors import Unreachable
 from pipestate.project.graph import Position
 from pipestate.verify.report import Gate
-from pipestate.verify.run import verify
-from support.runbook_samples import block, explained, page, run, write
+from support.runbook_samples import block, explained, page, run, verify, write
 from support.servers import Database
 
 

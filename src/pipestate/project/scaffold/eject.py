@@ -133,7 +133,7 @@ class PythonFile:
                 return None
             given = "engine_name: str" if by_engine else ""
             lines += ["", "", f"def {name}({given}) -> None:", *(f"    {line}" for line in body)]
-        return lines[1:]
+        return lines[1:] or None
 
     def _operations(self, contract: ast.Call, function: str, engine: str) -> list[str] | None:
         """Write the operations of a contract; None if its arguments are computed."""

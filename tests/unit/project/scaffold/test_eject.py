@@ -99,6 +99,12 @@ downgrade = remove_ledger
     assert rewritten(source.replace("\n", "\r\n")) == after.replace("\n", "\r\n")
 
 
+def test_other_assignments_of_the_file_stay() -> None:
+    own = 'config.attributes["engine"] = engine\ntarget_metadata.naming_convention = {}\n(a.b, c[0]) = 1, 2\n'
+    source = f"from pipestate.environment import guard\n\n{own}guard(context)\n"
+    assert rewritten(source) == f"\n{own}"
+
+
 @pytest.mark.parametrize(
     ("line", "number"),
     [
