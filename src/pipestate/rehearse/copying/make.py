@@ -148,6 +148,7 @@ def fill_clone(
         is_empty = wanted.schema_only and not options
         rows = [] if is_empty else fill.copy_rows(moment, dump, clone, options, tell)
         tell(total)
+    dump.file.with_name("service").unlink(missing_ok=True)  # it may hold the password of a key
     say("production is left alone from here on; building indexes and constraints")
     grants += fill.restore_rest(dump, clone)
     with _on_clone(clone), session(clone, autocommit=True) as target:

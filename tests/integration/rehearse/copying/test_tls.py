@@ -48,6 +48,8 @@ def test_the_clone_is_made_with_the_pg_dump_on_the_path(
         with cloned(strict, ALL) as clone:
             database = Database(clone)
             assert database.value("SELECT count(*) FROM orders") == 10
+            kept = Path(str(database.value("SHOW data_directory"))).parent
+            assert not list(kept.rglob("service")), "it may hold the password of a key"
             database.engine.dispose()
 
 
