@@ -199,9 +199,12 @@ def force_reason(gate: str | None = None) -> str | None:
 
 
 def _given() -> tuple[dict[str, str], str | None]:
-    """Return the reasons by gate, and the one without a gate."""
     environment = op.get_context().environment_context
-    given = environment.get_x_argument() if environment is not None else []
+    return read_reasons(environment.get_x_argument() if environment is not None else [])
+
+
+def read_reasons(given: Sequence[str]) -> tuple[dict[str, str], str | None]:
+    """Return the reasons of `-x force=...` by gate, and the one without a gate."""
     named: dict[str, str] = {}
     plain = None
     for option in given:
