@@ -56,6 +56,22 @@ def test_a_reason_that_names_a_gate_forces_that_one(two_gates: Project) -> None:
     assert recorded(two_gates.database, "force")[1:] == [("orders", "later", "yes")]
 
 
+def test_a_reason_for_pipestate_upgrade_is_for_one_gate_too(two_gates: Project) -> None:
+    """pipestate runs each revision with a gate by itself, so Alembic alone would meet one gate at a time."""
+    done = two_gates.pipestate("upgrade", "-x", "force=incident 7")
+    assert (done.returncode, state_of(two_gates.database)) == (2, AT_B2)
+    assert "meets orders/later and orders/ready" in done.stderr
+    two_gates.write("list.txt", two_gates.database.text)
+    done = two_gates.pipestate("fleet", "upgrade", "--databases", "list.txt", "-x", "force=incident 7")
+    assert (done.returncode, state_of(two_gates.database)) == (2, AT_B2), done.stdout + done.stderr
+    done = two_gates.pipestate("upgrade", "-x", "force=orders/ready: incident 7")
+    assert (done.returncode, state_of(two_gates.database)) == (1, State("c3", None)), done.stderr
+    assert recorded(two_gates.database, "force") == [("orders", "ready", "incident 7")]
+    done = two_gates.pipestate("upgrade", "-x", "force=incident 8")
+    assert (done.returncode, state_of(two_gates.database)) == (0, AT_D4), done.stderr
+    assert recorded(two_gates.database, "force")[1:] == [("orders", "later", "incident 8")]
+
+
 def test_a_reason_for_another_gate_forces_nothing(gated: Project) -> None:
     done = gated.alembic("-x", "force=orders/other: incident 7", "upgrade", "head")
     assert_refused(done, gated.database, "the gate orders/ready is closed")

@@ -53,7 +53,8 @@ def console() -> "Console":
     if sys.stdout.isatty():
         return Console(highlight=False)
     columns = os.environ.get("COLUMNS", "")
-    return Console(highlight=False, soft_wrap=True, width=int(columns) if columns.isdigit() else LOG_WIDTH)
+    width = int(columns) if columns.isdecimal() else 0  # 0 is also the width of a terminal that has none
+    return Console(highlight=False, soft_wrap=True, width=width or LOG_WIDTH)
 
 
 def say(sentence: str, *, err: bool = False) -> None:

@@ -11,6 +11,11 @@ from pipestate.cli.output import print_json, say
 if TYPE_CHECKING:
     from pipestate.migration.upgrade import Upgrade, UpgradeResult
 
+X = Annotated[
+    list[str] | None,
+    typer.Option("-x", metavar="NAME=VALUE", help="For env.py, as alembic -x. May be repeated."),
+]
+
 
 @project_options
 def upgrade(
@@ -21,6 +26,7 @@ def upgrade(
     hold: Annotated[
         bool, typer.Option("--hold", help="Exit with 0 where only revisions that ask a gate stay pending.")
     ] = False,
+    x: X = None,
     json_: AsJson = False,
 ) -> None:
     """Upgrade as far as the gates allow, through the project's own env.py.
@@ -32,7 +38,7 @@ def upgrade(
     from pipestate.migration.upgrade import upgrade
     from pipestate.project.graph import find_targets
 
-    result = upgrade(upgrade_of(to), find_targets(to.chain, target))
+    result = upgrade(upgrade_of(to, x), find_targets(to.chain, target))
     if json_:
         print_json(as_data(result))
     else:
@@ -46,6 +52,7 @@ def downgrade(
     target: Annotated[
         str, typer.Argument(metavar="REV", help="Where to stop: a revision, -1 for one step, or base.")
     ],
+    x: X = None,
     json_: AsJson = False,
 ) -> None:
     """Downgrade to a revision, through the project's own env.py. A contract restores what it dropped.
@@ -57,7 +64,7 @@ def downgrade(
 
     if target.startswith("-") and not target[1:].isdecimal():
         raise ConfigError(f"{target} is no option and no revision: write a revision, -1, or base")
-    result = downgrade(upgrade_of(to), target)
+    result = downgrade(upgrade_of(to, x), target)
     if json_:
         print_json({"before": result.before, "after": result.after, "reverted": result.reverted})
     elif result.reverted:
@@ -90,11 +97,11 @@ def ready(
     raise typer.Exit(0 if found.ok else 1)
 
 
-def upgrade_of(to: Target) -> "Upgrade":
+def upgrade_of(to: Target, x: list[str] | None = None) -> "Upgrade":
     """Collect the inputs of an upgrade."""
     from pipestate.migration.upgrade import make_upgrade
 
-    return make_upgrade(to.project, to.chain, to.locate, to.url)
+    return make_upgrade(to.project, to.chain, to.locate, to.url, x or ())
 
 
 def show(result: "UpgradeResult", *, hold: bool) -> None:

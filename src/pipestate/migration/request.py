@@ -1,7 +1,7 @@
 """The request of a gate: the checks of its phase at this revision, the reason that forces it, and the mark that it leaves."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -199,9 +199,12 @@ def force_reason(gate: str | None = None) -> str | None:
 
 
 def _given() -> tuple[dict[str, str], str | None]:
-    """Return the reasons by gate, and the one without a gate."""
     environment = op.get_context().environment_context
-    given = environment.get_x_argument() if environment is not None else []
+    return read_reasons(environment.get_x_argument() if environment is not None else [])
+
+
+def read_reasons(given: Iterable[str]) -> tuple[dict[str, str], str | None]:
+    """Return the reasons of `-x force=...` by gate, and the one without a gate."""
     named: dict[str, str] = {}
     plain = None
     for option in given:

@@ -29,6 +29,7 @@ from pipestate.migration.environment import assert_schema, enter_schema
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.gate import GateClosed
 from pipestate.migration.guard import run_before_steps
+from pipestate.migration.request import SEVERAL, read_reasons
 from pipestate.migration.run import SCHEMAS
 from pipestate.project.find import Calls, Project
 from pipestate.project.graph import Chain, ends, next_batch
@@ -110,12 +111,14 @@ class Upgrade:
         return config
 
 
-def make_upgrade(project: Project, chain: Chain, locate: Locator, url: URL) -> Upgrade:
+def make_upgrade(
+    project: Project, chain: Chain, locate: Locator, url: URL, arguments: Sequence[str] = ()
+) -> Upgrade:
     """Collect the parts of an upgrade; refuse a runbook with a wrong `opens`."""
     books = resolve_opens(chain, every_runbook(project.runbooks), project.named)
     opened = {revision for book in books for phase in book.phases for revision in phase.opens}
     asking = {revision.id for revision in chain if revision.gates}
-    return Upgrade(url, project, chain, locate, frozenset(opened | asking))
+    return Upgrade(url, project, chain, locate, frozenset(opened | asking), arguments=tuple(arguments))
 
 
 @dataclass(slots=True)
@@ -135,6 +138,7 @@ def upgrade(on: Upgrade, wanted: Collection[str]) -> UpgradeResult:
     current, applied = _where(on)
     result = UpgradeResult(current)
     config = on.config()
+    _refuse_ambiguous_force(on, on.chain.ancestors(wanted) - applied)
     while batch := next_batch(on.chain, applied, wanted, on.gated, result.closed):
         with only_on(on.url, on.path), _translate_errors(on.project):
             try:
@@ -156,6 +160,14 @@ def upgrade(on: Upgrade, wanted: Collection[str]) -> UpgradeResult:
     result.held = [revision.id for revision in on.chain if revision.id in pending]
     result.held_ungated = [revision for revision in result.held if revision not in on.gated]
     return result
+
+
+def _refuse_ambiguous_force(on: Upgrade, pending: Collection[str]) -> None:
+    """Refuse a force without a gate's name if several gates are pending: each batch alone would meet only one."""
+    reason = read_reasons(on.arguments)[1]
+    gates = sorted({gate for each in on.chain if each.id in pending for gate in each.gates})
+    if reason is not None and len(gates) > 1:
+        raise ConfigError(SEVERAL.format(gates=" and ".join(gates), first=gates[0], reason=reason))
 
 
 def upgrade_to_gates(on: Upgrade) -> None:
@@ -237,6 +249,6 @@ def downgrade(on: Upgrade, target: str) -> DowngradeResult:
     """Downgrade to a target as Alembic names it: a revision, `-1`, `base`, `branch@base`."""
     before, applied = _where(on)
     with only_on(on.url), _translate_errors(on.project):
-        command.downgrade(alembic_config(on.project, on.url), target)
+        command.downgrade(on.config(), target)
     after, left = _where(on)
     return DowngradeResult(before, after, [each.id for each in on.chain if each.id in applied - left][::-1])

@@ -104,7 +104,7 @@ class PythonFile:
             self._fault(node, "import names of pipestate with `from ... import ...`, one module a line")
         elif mine:
             self.ours |= mine
-            self._edit(node, [])
+            self._edit(node, [] if node in self.tree.body else ["pass"])
 
     def _replacement(self, node: ast.stmt) -> list[str] | None:
         """Return the lines instead of a statement; None if it stays, which is a fault if it uses pipestate."""

@@ -56,6 +56,16 @@ def downgrade() -> None:
     )
 
 
+def test_an_import_alone_in_its_block_leaves_a_pass() -> None:
+    source = """try:
+    from pipestate.environment import guard
+except ImportError:
+    guard = print
+guard("context")
+"""
+    assert rewritten(source) == "try:\n    pass\nexcept ImportError:\n    guard = print\n"
+
+
 def test_contracts_of_autogenerate_and_of_one_engine() -> None:
     source = f"""from alembic import op
 from pipestate import Contract as C
