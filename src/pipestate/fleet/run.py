@@ -108,7 +108,7 @@ def group(answers: Sequence[Answer]) -> list[Group]:
         checks = Counter(
             check
             for answer in found
-            for check in {check for phase in answer.closed for check in phase.closed_by}
+            for check in dict.fromkeys(check for phase in answer.closed for check in phase.closed_by)
         )
         groups.append(
             Group(state, tuple(sorted(answer.name for answer in found)), tuple(checks.most_common()))

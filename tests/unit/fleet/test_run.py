@@ -53,3 +53,9 @@ def test_one_server_that_is_down_is_one_group_whatever_its_databases_are_called(
     (only,) = group([answer(name, 3, error=said) for name in ("a", "b", "c")])
     assert only.state.error == "cannot reach it: database it does not exist"
     assert only.names == ("a", "b", "c")
+
+
+def test_checks_stand_in_the_order_of_the_runbook() -> None:
+    checks = [f"check-{number}" for number in range(12)]
+    (only,) = group([answer("a", 1, gate=Gate.CLOSED, checks=" ".join(checks))])
+    assert [check for check, _ in only.checks] == checks
