@@ -130,7 +130,7 @@ class Evaluation:
     def answer(self) -> str:
         """Answer in one line: the closed gates, or that all are open."""
         if not any(True for _ in self.phases()):
-            return "No runbook here has `default: true`: name one, or write one."
+            return "No runbook here has `default: true`: name one, or write one with `pipestate init NAME`."
         if not self.ran:
             return f"Nothing was checked: no phase applies at revision {self.database.revision or 'base'}."
         closed = [

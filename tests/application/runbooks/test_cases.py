@@ -29,16 +29,14 @@ def test_the_table_of_criteria_has_every_check_and_none_that_is_gone() -> None:
     asked = {check.id for phase in phases for check in phase.checks}
     others = {*(phase.name for phase in phases), *(view.id for phase in phases for view in phase.views)}
     named = ids_of_the_table()
-    assert asked - named == set(), "add a row to `Which criterion became what`"
+    assert asked - named == set(), "add a row to `Criteria and their checks`"
     assert named - asked - others == set(), "the table names what no page has"
 
 
 def ids_of_the_table() -> set[str]:
     """What stands in backquotes in the last column of the table."""
     table = (
-        (ROOT / "CONTRIBUTING.md")
-        .read_text(encoding="utf-8")
-        .partition("\n## Which criterion became what")[2]
+        (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("\n## Criteria and their checks")[2]
     )
     became = [row.rpartition("|")[2] for row in re.findall(r"^\|(.*)\|$", table, re.MULTILINE)]
     return {id for cell in became for id in re.findall(r"`([a-z0-9-]+)`", cell)}

@@ -34,7 +34,10 @@ def ledger(database: Database) -> Database:
 def test_nothing_at_all_is_still_a_page(database: Database) -> None:
     html = runbook_file(database)
     must_be_whole(html)
-    assert "No runbook here has `default: true`: name one, or write one." in html.words
+    assert (
+        "No runbook here has `default: true`: name one, or write one with `pipestate init NAME`."
+        in html.words
+    )
     assert "pipestate init NAME" in html.words
 
 

@@ -85,7 +85,11 @@ def report_of(*gates: Gate, opens: tuple[str, ...] = (), default: bool = True) -
             "Nothing was checked: no phase applies at revision base.",
             "pipestate plan",
         ),
-        (report_of(), "No runbook here has `default: true`: name one, or write one.", "pipestate plan"),
+        (
+            report_of(),
+            "No runbook here has `default: true`: name one, or write one with `pipestate init NAME`.",
+            "pipestate plan",
+        ),
     ],
 )
 def test_the_answer_names_the_gates_and_the_next_command(

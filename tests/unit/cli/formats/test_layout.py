@@ -8,6 +8,7 @@ from rich.console import Console
 
 from pipestate.cli.formats.ci import as_junit, as_markdown
 from pipestate.cli.formats.json import as_plain
+from pipestate.cli.formats.layout import database_line
 from pipestate.cli.formats.status import show_views
 from pipestate.cli.formats.verify import print_report
 from pipestate.project.find import Calls
@@ -66,3 +67,8 @@ def test_a_view_counts_its_rows_too() -> None:
     screen.print(*show_views([Shown("v", ({"a": "x", "b": "y"},), None, 60)], 100))
     assert isinstance(screen.file, io.StringIO)
     assert "and 59 more" in screen.file.getvalue()
+
+
+def test_an_empty_chain_is_said() -> None:
+    info = DatabaseInfo("sqlite:///shop.db", "sqlite", "3.45.0", None, None)
+    assert database_line(info).endswith("at revision base (the chain is empty)")
