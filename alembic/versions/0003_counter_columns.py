@@ -128,9 +128,10 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    drop_table("pipeline_reconciliation")
-    drop_table("pipeline_claim")
-    drop_table("pipeline_job")
+    tables = ("pipeline_reconciliation", "pipeline_claim", "pipeline_job")
+    lock_tables("sites", "site_progress", *tables)
+    for table in tables:
+        drop_table(table)
     drop_index(*(index.name for index in (*READ_BY_CHECKS, *INDEXES)))
     for name in CHECKS:
         drop_constraint("sites", name)
