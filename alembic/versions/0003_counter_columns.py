@@ -7,6 +7,8 @@ checks read what they find instead of all there is: sites whose counters contrad
 none, and who still writes the old account; those on the old account go with it.
 Lock: ACCESS EXCLUSIVE on `sites` for milliseconds, once for the columns and once for the rules;
 indexes are built concurrently, rules are validated beside the traffic, no row is rewritten.
+Downgrade: the columns of a table with rows are hidden, tables with rows move into the archive, and the next upgrade
+restores both. One transaction, with ACCESS EXCLUSIVE on `sites` and `site_progress` for milliseconds.
 Verified by: sites-consolidation, phase `expand`.
 
 Revision ID: 0003
