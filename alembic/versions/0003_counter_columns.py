@@ -7,6 +7,8 @@ checks read what they find instead of all there is: sites whose counters contrad
 none, and who still writes the old account; those on the old account go with it.
 Lock: ACCESS EXCLUSIVE on `sites` for milliseconds, once for the columns and once for the rules;
 indexes are built concurrently, rules are validated beside the traffic, no row is rewritten.
+Downgrade: the columns of a table with rows are hidden, tables with rows move into the archive, and the next upgrade
+restores both. One transaction, with ACCESS EXCLUSIVE on `sites` and `site_progress` for milliseconds.
 Verified by: sites-consolidation, phase `expand`.
 
 Revision ID: 0003
@@ -128,9 +130,10 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    drop_table("pipeline_reconciliation")
-    drop_table("pipeline_claim")
-    drop_table("pipeline_job")
+    tables = ("pipeline_reconciliation", "pipeline_claim", "pipeline_job")
+    lock_tables("sites", "site_progress", *tables)
+    for table in tables:
+        drop_table(table)
     drop_index(*(index.name for index in (*READ_BY_CHECKS, *INDEXES)))
     for name in CHECKS:
         drop_constraint("sites", name)

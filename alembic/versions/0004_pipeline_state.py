@@ -87,6 +87,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
+    lock_tables("content_items", TABLE)
     drop_table(TABLE)
     for name in CHECKS:
         drop_constraint(TABLE, name)

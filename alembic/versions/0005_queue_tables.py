@@ -107,8 +107,10 @@ def adopt_job_results() -> None:
 
 
 def downgrade() -> None:
+    tables = ("queue_history", "worker_heartbeats", "job_results")
+    lock_tables("jobs", *tables)
     drop_view("stale_workers")
-    for table in ("queue_history", "worker_heartbeats", "job_results"):
+    for table in tables:
         drop_table(table)
     drop_index(*(index.name for index in (*RESULT_INDEXES, *HISTORY_INDEXES, JOB_INDEX)))
     for name in RESULT_STATUS:

@@ -83,7 +83,7 @@ def test_an_owner_of_the_tables_who_is_no_superuser_can_go_all_the_way(postgres:
     fill_legacy(owner)
     chain = Chain(owner)
     chain.contract()
-    chain.take_back("base")
+    chain.downgrade("base")
     owner.engine.dispose()
     postgres.drop(database)
     admin = Database(postgres.admin)

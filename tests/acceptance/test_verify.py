@@ -336,7 +336,7 @@ def test_the_next_step_can_be_typed_where_the_project_is_elsewhere(legacy: Datab
     Chain(legacy).upgrade("0005")
     said = on(legacy, "plan", "--config", ini).stdout
     assert f": pipestate gate sites-consolidation/readiness --config {ini}\n" in said
-    Chain(legacy).take_back("base")
+    Chain(legacy).downgrade("base")
     said = on(legacy, "plan", ALEMBIC_CONFIG=str(ROOT / "alembic.ini")).stdout
     assert "Next: alembic upgrade 0005" in said
 

@@ -247,7 +247,7 @@ def test_the_shipped_chain_up_and_down_with_all_its_helpers(pg_chain: Chain) -> 
     assert pg_chain.revision() == "0007"
     assert REFUSED in str(refusal(pg_chain.database, "DROP TABLE sites CASCADE"))
     pg_chain.downgrade("0005")
-    pg_chain.take_back("0002")
+    pg_chain.downgrade("0002")
     assert pg_chain.revision() == "0002"
     pg_chain.upgrade("0005")
 

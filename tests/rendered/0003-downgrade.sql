@@ -68,7 +68,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()';
   ELSIF NOT ledger.may_use THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.replace('this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}', '{role}', pg_catalog.quote_ident(current_user::text));
-  ELSIF ledger.functions IS DISTINCT FROM '67c9275e353a70d8091fe45d992bde03b32a9d1c035ba878795de7a3380cd269' THEN
+  ELSIF ledger.functions IS DISTINCT FROM '8a5232c7ace3bf726f369bd6da9b8f841d6f190c090a579d2230488538e72df2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
@@ -88,37 +88,17 @@ CALL pipestate.begin_revision('0003');
 
 CALL pipestate.require_start('pipestate_alembic_version', '0003');
 
+-- lock sites, site_progress, pipeline_reconciliation, pipeline_claim, pipeline_job where needed: 200 ms at a time, for up to 60 s
+CALL pipestate.lock_tables(ARRAY['sites', 'site_progress', 'pipeline_reconciliation', 'pipeline_claim', 'pipeline_job']);
+
 CALL pipestate.drop_table('pipeline_reconciliation', 'pipeline_reconciliation', '0003');
 
 CALL pipestate.drop_table('pipeline_claim', 'pipeline_claim', '0003');
 
 CALL pipestate.drop_table('pipeline_job', 'pipeline_job', '0003');
 
-SELECT set_config('pipestate.part', '0003/1', false);
-
-CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
-SELECT step FROM pipestate.index_drops(ARRAY['idx_sites_contradictions', 'idx_sites_legacy_times', 'idx_site_progress_ocr', 'idx_site_progress_touched',
-    'idx_sites_current_stage', 'idx_sites_updated_at', 'idx_sites_coordinator_enqueued']) AS step
-  WHERE current_setting('pipestate.part', true) = '0003/1' \gexec
-
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP;
-    IF pg_catalog.current_setting('session_replication_role') = 'replica' THEN  -- no key is checked: every COMMIT fails
-      RAISE WARNING 'no script is judged in the session of a replica: SET session_replication_role = origin';
-      CREATE CONSTRAINT TRIGGER replica AFTER INSERT ON pg_temp.pipestate_open DEFERRABLE INITIALLY DEFERRED
-        FOR EACH ROW EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger();
-      ALTER TABLE pg_temp.pipestate_open ENABLE ALWAYS TRIGGER replica; END IF; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0003'), ('0003'); END $open$;
-
-CALL pipestate.begin_revision('0003');
-
-CALL pipestate.require_part('0003/1');
+CALL pipestate.drop_indexes(ARRAY['idx_sites_contradictions', 'idx_sites_legacy_times', 'idx_site_progress_ocr', 'idx_site_progress_touched',
+    'idx_sites_current_stage', 'idx_sites_updated_at', 'idx_sites_coordinator_enqueued']);
 
 CALL pipestate.drop_constraint('sites', 'ck_sites_current_stage');
 
@@ -136,11 +116,12 @@ CALL pipestate.drop_columns('sites',
   ARRAY['current_stage', 'started_at', 'updated_at', 'fetch_total', 'fetch_completed', 'fetch_failed', 'ocr_total',
     'ocr_completed', 'ocr_failed', 'compilation_total', 'compilation_completed', 'compilation_failed',
     'extraction_total', 'extraction_completed', 'extraction_failed', 'deploy_total', 'deploy_completed',
-    'deploy_failed', 'coordinator_enqueued', 'last_error_stage', 'last_error_message', 'last_error_at']);
+    'deploy_failed', 'coordinator_enqueued', 'last_error_stage', 'last_error_message', 'last_error_at'],
+  the_revision => '0003');
 
 CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pipestate.record_revision('downgrade', '0003', 'Expand: pipeline state and atomic counters on `sites`.', '52fa0c28477ae257a4d3196f3f063a6ab0e42c773dd2d880e5e0558878869449', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('downgrade', '0003', 'Expand: pipeline state and atomic counters on `sites`.', '46a493b04a81cdb4695289391a6bc99c0fe3c62eb728ac6312e19abc7be10aba', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0002' WHERE pipestate_alembic_version.version_num = '0003';
 

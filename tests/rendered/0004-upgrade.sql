@@ -68,7 +68,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()';
   ELSIF NOT ledger.may_use THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.replace('this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}', '{role}', pg_catalog.quote_ident(current_user::text));
-  ELSIF ledger.functions IS DISTINCT FROM '67c9275e353a70d8091fe45d992bde03b32a9d1c035ba878795de7a3380cd269' THEN
+  ELSIF ledger.functions IS DISTINCT FROM '8a5232c7ace3bf726f369bd6da9b8f841d6f190c090a579d2230488538e72df2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
@@ -362,7 +362,7 @@ CALL pipestate.finish_index('idx_cips_updated_at', 'content_item_pipeline_state'
 
 CALL pipestate.end_revision('0004', 'upgrade', 'refuse', NULL, '', false);
 
-CALL pipestate.record_revision('upgrade', '0004', 'Expand: `content_item_pipeline_state`, one row for each content item and pipeline.', '1d0c8b0c8c713b7b5ec70dcc962048859d1412d74d0125d95b1987b9c43c9f96', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('upgrade', '0004', 'Expand: `content_item_pipeline_state`, one row for each content item and pipeline.', '689f73cfd95970db8d677c981fc2e8ef8487441cfcbfe9a10eac7102381953e8', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0004' WHERE pipestate_alembic_version.version_num = '0003';
 

@@ -68,7 +68,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()';
   ELSIF NOT ledger.may_use THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.replace('this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}', '{role}', pg_catalog.quote_ident(current_user::text));
-  ELSIF ledger.functions IS DISTINCT FROM '67c9275e353a70d8091fe45d992bde03b32a9d1c035ba878795de7a3380cd269' THEN
+  ELSIF ledger.functions IS DISTINCT FROM '8a5232c7ace3bf726f369bd6da9b8f841d6f190c090a579d2230488538e72df2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
@@ -88,6 +88,9 @@ CALL pipestate.begin_revision('0005');
 
 CALL pipestate.require_start('pipestate_alembic_version', '0005');
 
+-- lock jobs, queue_history, worker_heartbeats, job_results where needed: 200 ms at a time, for up to 60 s
+CALL pipestate.lock_tables(ARRAY['jobs', 'queue_history', 'worker_heartbeats', 'job_results']);
+
 CALL pipestate.run_if($$pipestate.is_ours('view', 'stale_workers')$$, ARRAY['DROP VIEW IF EXISTS stale_workers']);
 
 DELETE FROM pipestate.object WHERE kind = 'view' AND name = 'stale_workers';
@@ -98,41 +101,19 @@ CALL pipestate.drop_table('worker_heartbeats', 'worker_heartbeats', '0005');
 
 CALL pipestate.drop_table('job_results', 'job_results', '0005');
 
-SELECT set_config('pipestate.part', '0005/1', false);
-
-CALL pipestate.end_revision('0005', 'downgrade', 'refuse', NULL, '', true);
-
-COMMIT;
-
-SELECT step FROM pipestate.index_drops(ARRAY['uix_job_results_idempotency_key', 'idx_job_results_job_created', 'idx_job_results_status_created',
-    'idx_queue_history_job_id', 'idx_queue_history_event', 'idx_queue_history_created_at', 'idx_jobs_created_at']) AS step
-  WHERE current_setting('pipestate.part', true) = '0005/1' \gexec
-
-BEGIN;
-
-DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
-  IF pg_catalog.to_regclass('pg_temp.pipestate_open') IS NULL THEN CREATE TEMP TABLE pipestate_open (revision text
-    CONSTRAINT revision_was_not_judged_to_its_end UNIQUE DEFERRABLE INITIALLY DEFERRED) ON COMMIT DROP;
-    IF pg_catalog.current_setting('session_replication_role') = 'replica' THEN  -- no key is checked: every COMMIT fails
-      RAISE WARNING 'no script is judged in the session of a replica: SET session_replication_role = origin';
-      CREATE CONSTRAINT TRIGGER replica AFTER INSERT ON pg_temp.pipestate_open DEFERRABLE INITIALLY DEFERRED
-        FOR EACH ROW EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger();
-      ALTER TABLE pg_temp.pipestate_open ENABLE ALWAYS TRIGGER replica; END IF; END IF;
-  INSERT INTO pg_temp.pipestate_open VALUES ('0005'), ('0005'); END $open$;
-
-CALL pipestate.begin_revision('0005');
-
-CALL pipestate.require_part('0005/1');
+CALL pipestate.drop_indexes(ARRAY['uix_job_results_idempotency_key', 'idx_job_results_job_created', 'idx_job_results_status_created',
+    'idx_queue_history_job_id', 'idx_queue_history_event', 'idx_queue_history_created_at', 'idx_jobs_created_at']);
 
 CALL pipestate.drop_constraint('job_results', 'ck_job_results_status');
 
 CALL pipestate.drop_constraint('job_results', 'fk_job_results_job');
 
-CALL pipestate.drop_columns('job_results', ARRAY['idempotency_key', 'payload', 'response_log', 'listing_url', 'error_message', 'updated_at']);
+CALL pipestate.drop_columns('job_results', ARRAY['idempotency_key', 'payload', 'response_log', 'listing_url', 'error_message', 'updated_at'],
+  the_revision => '0005');
 
 CALL pipestate.end_revision('0005', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pipestate.record_revision('downgrade', '0005', 'Expand: results, heartbeats and history of the new queue, and a view of silent workers.', '59a6f2a6117716e14d380fc3114c9992936519df01767032405516e6aeb055ac', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('downgrade', '0005', 'Expand: results, heartbeats and history of the new queue, and a view of silent workers.', '8742d66c73e57a2b6e3981ba1825ce16d3fcfbae1505b1d506a1966d10b33495', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0004' WHERE pipestate_alembic_version.version_num = '0005';
 

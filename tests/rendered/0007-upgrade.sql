@@ -95,7 +95,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()';
   ELSIF NOT ledger.may_use THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.replace('this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}', '{role}', pg_catalog.quote_ident(current_user::text));
-  ELSIF ledger.functions IS DISTINCT FROM '67c9275e353a70d8091fe45d992bde03b32a9d1c035ba878795de7a3380cd269' THEN
+  ELSIF ledger.functions IS DISTINCT FROM '8a5232c7ace3bf726f369bd6da9b8f841d6f190c090a579d2230488538e72df2' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
@@ -129,7 +129,7 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
--- The gate sites-consolidation/readiness of revision 0007: runbooks/sites-consolidation.md:708
+-- The gate sites-consolidation/readiness of revision 0007: runbooks/sites-consolidation.md:709
 -- Each check below is evaluated now, read-only. Where one does not hold, the script ends at judge_gate,
 -- and nothing of this revision is done.
 
@@ -145,20 +145,20 @@ CALL pipestate.begin_gate(
   path => pg_catalog.current_schemas(false),
   timeout => '30s',
   may_be_gone => true,
-  sha256 => '2444112889462f659e3686d050850dab8ec3abc5c60262d146a446c58ff37e18',
-  files => '{"0001": "575c1a1322c8dda8b9825532d0502962", "0002": "d4d756ea5e91d884e8f712b5bea13e5d", "0003": "6e3f1271a1240a4cb67e634276ced4bb", "0004": "7f4356643a4aa490c9543296b15c7d9e", "0005": "1a550ac6f864de069a554ffd3fc7cfc1", "0006": "cd276dcfefae782c874e1087cd4966f8", "0007": "96ce932b94c5fae997a3abfa3131a224"}',
+  sha256 => 'a76e541bdc33fe338f54b293262f2bcdaaa06f92105164a8118e3a28d10eecc4',
+  files => '{"0001": "575c1a1322c8dda8b9825532d0502962", "0002": "d4d756ea5e91d884e8f712b5bea13e5d", "0003": "c3e6b26bc98e502a507e8cedd4a6e893", "0004": "c69c87298f87106d2ab04d1d2647dfe3", "0005": "3b9bd5f8908cca77e3109dc790125363", "0006": "cd276dcfefae782c874e1087cd4966f8", "0007": "96ce932b94c5fae997a3abfa3131a224"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0006']::text[]);
 
-CALL pipestate.evaluate_check('0007', 1, 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:730', $check_1$
+CALL pipestate.evaluate_check('0007', 1, 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:731', $check_1$
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND coalesce(text_sha256, '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837') = '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837' AND age_seconds < 86400
 $check_1$);
 
-CALL pipestate.evaluate_check('0007', 2, 'old-columns-unread', 'people >= 1', 'runbooks/sites-consolidation.md:732', $check_2$
+CALL pipestate.evaluate_check('0007', 2, 'old-columns-unread', 'people >= 1', 'runbooks/sites-consolidation.md:733', $check_2$
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'old-columns-unread' AND coalesce(text_sha256, '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe') = '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe' AND age_seconds < 1209600
 $check_2$);
 
-CALL pipestate.evaluate_check('0007', 3, 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:827', $check_3$
+CALL pipestate.evaluate_check('0007', 3, 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:828', $check_3$
 SELECT count(*) AS runs, max(found) AS most_found,
        ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
 FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
@@ -166,14 +166,14 @@ FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
       ORDER BY r.finished_at DESC, r.id DESC LIMIT 10) AS latest
 $check_3$);
 
-CALL pipestate.evaluate_check('0007', 4, 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:853', $check_4$
+CALL pipestate.evaluate_check('0007', 4, 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:854', $check_4$
 SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
                         AND started_at > now() - interval '7 days') AS interventions,
        trunc(extract(epoch FROM now() - min(started_at))::numeric / 86400.0, 2) AS days_on_record
 FROM pipeline_reconciliation
 $check_4$);
 
-CALL pipestate.evaluate_check('0007', 5, 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:893', $check_5$
+CALL pipestate.evaluate_check('0007', 5, 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:894', $check_5$
 -- The first row stands in for a column that this application never had.
 SELECT 'written within 36 hours' AS fault, late.*
 FROM (SELECT NULL::text AS last_updated, NULL::text AS last_deployed, NULL::text AS last_extracted,
@@ -196,7 +196,7 @@ CROSS JOIN LATERAL (
 ORDER BY late.subdomain
 $check_5$, again => true);
 
-CALL pipestate.evaluate_check('0007', 6, 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:926', $check_6$
+CALL pipestate.evaluate_check('0007', 6, 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:927', $check_6$
 WITH going (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
   UNION ALL
@@ -241,12 +241,12 @@ WHERE g.number = 0
 ORDER BY 2, 3
 $check_6$);
 
-CALL pipestate.evaluate_check('0007', 7, 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:1006', $check_7$
+CALL pipestate.evaluate_check('0007', 7, 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:1007', $check_7$
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
 ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
 $check_7$);
 
-CALL pipestate.evaluate_check('0007', 8, 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:1074', $check_8$
+CALL pipestate.evaluate_check('0007', 8, 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:1075', $check_8$
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
                       / nullif(CAST(count(*) AS numeric), 0.0), 2), 0.0) AS stuck_pct
@@ -255,7 +255,7 @@ FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS st
       WHERE current_stage::text < 'completed' OR current_stage::text > 'completed') AS in_flight
 $check_8$);
 
-CALL pipestate.evaluate_check('0007', 9, 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:1075', $check_9$
+CALL pipestate.evaluate_check('0007', 9, 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:1076', $check_9$
 WITH stuck AS (
   SELECT count(*) AS sites FROM sites
   WHERE (current_stage::text < 'completed' OR current_stage::text > 'completed')

@@ -443,7 +443,7 @@ BEGIN
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
-               WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_table', 'drop_tables_for_good', 'element_type', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'fire_deferred', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_drops', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kept_in', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'numbers_of', 'others', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_mark', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_valid', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since')
+               WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'fire_deferred', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kept_in', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'numbers_of', 'others', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_mark', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_valid', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since')
                  AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.refobjid = p.oid
                                  AND d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass) LOOP
     EXECUTE todo;
@@ -634,6 +634,9 @@ DECLARE
   missing text[];
   todo text;
 BEGIN
+  IF the_revision IS NOT NULL THEN
+    CALL pipestate.bring_back_columns(the_table, the_revision, the_timeout_ms, the_patience_s);
+  END IF;
   FOR wanted IN
     SELECT f.must_hold, pg_catalog.string_agg(pg_catalog.concat(a.attname::text, ' as ', pg_catalog.format_type(a.atttypid, a.atttypmod)), ', ') AS wrong
     FROM pg_catalog.json_each_text(the_columns) AS d (name, definition)
@@ -669,16 +672,26 @@ BEGIN
   EXECUTE pg_catalog.format('ALTER TABLE %s %s', the_table, todo);
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.drop_columns(
-  the_table text, the_columns text[], is_registered boolean DEFAULT true,
+  the_table text, the_columns text[], the_revision text DEFAULT NULL,
   the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
 LANGUAGE plpgsql AS $$
 DECLARE
-  todo text := (SELECT pg_catalog.string_agg(pg_catalog.format('DROP COLUMN IF EXISTS %I', c), ', ')
-                FROM pg_catalog.unnest(the_columns) AS c WHERE pipestate.is_ours('column', pg_catalog.concat(the_table, '.', c), is_registered));
+  is_registered CONSTANT boolean := the_revision IS NOT NULL;
+  ours CONSTANT text[] := ARRAY(
+    SELECT a.attname::text FROM pg_catalog.pg_attribute a
+     WHERE a.attrelid = pg_catalog.to_regclass(the_table)::oid AND a.attname::text = ANY (the_columns) AND NOT a.attisdropped
+       AND pipestate.is_ours('column', pg_catalog.concat(the_table, '.', a.attname::text), is_registered));
   name text;
 BEGIN
-  CALL pipestate.lock_tables(ARRAY[the_table], the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
-  IF todo IS NOT NULL THEN EXECUTE pg_catalog.format('ALTER TABLE %s %s', the_table, todo); END IF;
+  IF pg_catalog.cardinality(ours) > 0 THEN
+    CALL pipestate.lock_tables(ARRAY[the_table], the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
+    IF is_registered AND pipestate.holds(pg_catalog.format('EXISTS (SELECT FROM %s)', the_table)) THEN
+      CALL pipestate.soft_drop_columns(the_revision, NULL, the_table, pg_catalog.to_regclass(the_table), ours, '{}', '{}', false);
+    ELSE
+      EXECUTE pg_catalog.format('ALTER TABLE %s %s', the_table,
+        (SELECT pg_catalog.string_agg(pg_catalog.format('DROP COLUMN %I', c), ', ') FROM pg_catalog.unnest(ours) AS c));
+    END IF;
+  END IF;
   FOREACH name IN ARRAY the_columns LOOP
     CALL pipestate.forget('column', pg_catalog.concat(the_table, '.', name), is_registered);
   END LOOP;
@@ -1491,21 +1504,26 @@ BEGIN
     EXECUTE pg_catalog.format('ALTER INDEX %s ATTACH PARTITION %s', member.above, member.own);
   END LOOP;
 END $$;
-CREATE OR REPLACE FUNCTION pipestate.index_drops(the_indexes text[], is_registered boolean DEFAULT true) RETURNS SETOF text
+CREATE OR REPLACE PROCEDURE pipestate.drop_indexes(
+  the_indexes text[], is_registered boolean DEFAULT true,
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
 LANGUAGE plpgsql AS $$
 DECLARE
   the_index text;
-  quoted text;
+  own text[];
+  tables text[];
 BEGIN
+  SELECT pg_catalog.array_agg(i.indexrelid::pg_catalog.regclass::text), pg_catalog.array_agg(i.indrelid::pg_catalog.regclass::text)
+    INTO own, tables FROM pg_catalog.unnest(the_indexes) AS n (name)
+    JOIN pg_catalog.pg_index i ON i.indexrelid = pg_catalog.to_regclass(pg_catalog.array_to_string(ARRAY(
+           SELECT pg_catalog.quote_ident(part) FROM pg_catalog.unnest(pg_catalog.string_to_array(n.name, '.')) AS part), '.'))::oid
+   WHERE pipestate.is_ours('index', n.name, is_registered);
+  IF own IS NOT NULL THEN
+    CALL pipestate.lock_tables(tables, the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
+    EXECUTE pg_catalog.concat('DROP INDEX ', pg_catalog.array_to_string(own, ', '));
+  END IF;
   FOREACH the_index IN ARRAY the_indexes LOOP
-    quoted := pg_catalog.array_to_string(ARRAY(
-      SELECT pg_catalog.quote_ident(part) FROM pg_catalog.unnest(pg_catalog.string_to_array(the_index, '.')) AS part), '.');
-    IF pg_catalog.to_regclass(quoted) IS NOT NULL AND pipestate.is_ours('index', the_index, is_registered) THEN
-      RETURN NEXT pg_catalog.concat('DROP INDEX CONCURRENTLY IF EXISTS ', quoted);
-    END IF;
-    IF is_registered THEN
-      RETURN NEXT pg_catalog.format('DELETE FROM pipestate.object WHERE kind = ''index'' AND name = %L', the_index);
-    END IF;
+    CALL pipestate.forget('index', the_index, is_registered);
   END LOOP;
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.fire_deferred(path text) RETURNS void
@@ -1710,7 +1728,7 @@ BEGIN
          string_agg(concat(' --drop-', l.kind, ' ', l.name), '') FILTER (WHERE l.kind IN ('table', 'column'))
     INTO found, said, options
     FROM pipestate.losses(statements) l
-   WHERE NOT own OR l.name !~ '^pipestate[._]|\._pipestate_\d+_0$';
+   WHERE l.name !~ '\._pipestate_\d+_0$' AND (NOT own OR l.name !~ '^pipestate[._]');  -- a restore drops its mark
   IF found IS NOT NULL AND mode = 'refuse' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       'the %1$s of revision %2$s loses %3$s, so it was rolled back. To go on, %4$swrite the script with a reason: '
@@ -2542,6 +2560,35 @@ BEGIN
   UPDATE pipestate.soft_drop SET state = 'restored', restored_at = clock_timestamp() WHERE id = entry.id;
 END
 $$;
+CREATE OR REPLACE PROCEDURE pipestate.bring_back_columns(
+  the_table text, the_revision text, the_timeout_ms integer, the_patience_s double precision)
+LANGUAGE plpgsql AS $$
+DECLARE
+  path CONSTANT text[] := pg_catalog.current_schemas(false)::text[];
+  tables CONSTANT text[] := ARRAY(SELECT pipestate.restored_with(the_revision, 'columns', the_table, path, 'hidden'));
+  entry pipestate.soft_drop;
+  again text;
+  name text;
+BEGIN
+  SELECT * INTO entry FROM pipestate.soft_dropped(the_revision, 'columns', the_table, path);
+  IF entry.id IS NULL THEN RETURN; END IF;
+  CALL pipestate.lock_tables(tables, the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
+  SELECT pg_catalog.string_agg(a.attname::text, ', ') INTO again FROM pg_catalog.pg_attribute a
+    JOIN pg_catalog.jsonb_array_elements(entry.columns) AS each ON a.attname::text = each ->> 'name'
+   WHERE a.attrelid = pipestate.hidden_relation(entry)::oid AND NOT a.attisdropped;
+  IF again IS NOT NULL THEN
+    PERFORM pipestate.refuse(pg_catalog.format('%s has %s again, made since the downgrade of revision %s hid the former column: '
+      'rename or drop the new one, then run the same again', the_table, again, the_revision));
+  END IF;
+  CALL pipestate.restore_columns(the_revision, the_table, path);
+  CALL pipestate.validate_restored(the_revision, 'columns', the_table, path);
+  CALL pipestate.end_restore(the_revision, 'columns', the_table, path);
+  IF entry.state = 'hidden' THEN
+    FOR name IN SELECT each ->> 'name' FROM pg_catalog.jsonb_array_elements(entry.columns) AS each LOOP
+      CALL pipestate.remember('column', pg_catalog.concat(the_table, '.', name), the_revision);
+    END LOOP;
+  END IF;
+END $$;
 CREATE OR REPLACE PROCEDURE pipestate.purge(the_id bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -2879,7 +2926,9 @@ BEGIN
     VALUES (the_revision, the_gate, 'columns', '', the_table, the_table, 'absent');
     RETURN;
   END IF;
-  PERFORM pipestate.require_gate(the_revision, ARRAY[the_relation]);
+  IF the_gate IS NOT NULL THEN  -- a downgrade has none
+    PERFORM pipestate.require_gate(the_revision, ARRAY[the_relation]);
+  END IF;
   fault := pipestate.columns_fault(the_relation, the_columns, the_triggers, true);
   IF fault IS NOT NULL THEN
     PERFORM pipestate.refuse(fault || '; nothing was changed');
@@ -3050,7 +3099,7 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE PROCEDURE pipestate.soft_drop_tables(
-  the_revision text, the_gate text, the_names text[], the_relations regclass[], may_be_gone boolean, needs_gate boolean)
+  the_revision text, the_gate text, the_names text[], the_relations regclass[], may_be_gone boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   there regclass[] := ARRAY(SELECT relation FROM unnest(the_relations) AS relation WHERE relation IS NOT NULL);
@@ -3074,7 +3123,7 @@ BEGIN
   SELECT the_revision, the_gate, 'table', '', name, name, 'absent'
     FROM unnest(the_names, the_relations) AS t (name, relation) WHERE relation IS NULL;
   IF there = '{}' THEN RETURN; END IF;
-  IF needs_gate THEN
+  IF the_gate IS NOT NULL THEN  -- a downgrade has none
     PERFORM pipestate.require_gate(the_revision, there);
   END IF;
   fault := pipestate.tables_fault(there, '{}');
@@ -3625,7 +3674,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
           '%s holds rows, and there is no ledger that could put it aside: pipestate ledger install', the_table);
       END IF;
-      CALL pipestate.soft_drop_tables(the_revision, NULL, ARRAY[the_name], ARRAY[pg_catalog.to_regclass(the_table)], true, false);
+      CALL pipestate.soft_drop_tables(the_revision, NULL, ARRAY[the_name], ARRAY[pg_catalog.to_regclass(the_table)], true);
     END IF;
     EXECUTE pg_catalog.format('DROP TABLE IF EXISTS %s', the_table);
   END IF;

@@ -51,12 +51,6 @@ class Chain:
     def downgrade(self, revision: str, *x: str) -> None:
         command.downgrade(config_for(self.database.text, x=x), revision)
 
-    def take_back(self, revision: str) -> None:
-        """Go down below 0005, where values of new columns are lost: that wants a reason."""
-        if (self.revision() or "") > "0005":
-            self.downgrade("0005")
-        self.downgrade(revision, "force=values of new columns are lost")
-
     def stamp(self, revision: str) -> None:
         command.stamp(config_for(self.database.text), revision)
 

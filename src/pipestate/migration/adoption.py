@@ -141,7 +141,10 @@ def drop_view(name: str) -> None:
 
 
 def drop_columns(table: str, columns: Sequence[str]) -> None:
-    """Drop those of the columns that the chain created, in one ALTER."""
+    """Drop those of the columns that the chain created; in a table with rows hide them.
+
+    `add_columns` of the same revision restores them.
+    """
     require_gate(f"drop_columns({table!r}, ...)", table)
     engine().drop_columns(table, columns)
 
@@ -176,13 +179,10 @@ def drop_constraint(table: str, name: str) -> None:
     engine().drop_constraint(table, name)
 
 
-def drop_index(*names: str, partitions: bool = False) -> None:
-    """Drop indexes that the chain created, without blocking writers.
-
-    `partitions` adds the statements for a partitioned table to scripts for psql; online they are detected.
-    """
+def drop_index(*names: str) -> None:
+    """Drop indexes that the chain created, under a short lock on their tables."""
     require_gate(f"drop_index({', '.join(map(repr, names))})")
-    engine().drop_index(*names, partitions=partitions)
+    engine().drop_index(*names)
 
 
 def comment_column(table: str, column: str, comment: str) -> None:

@@ -154,9 +154,8 @@ def contract_command(losses: Sequence[Loss]) -> str:
 # The decision about losses: a passed gate, a reason or a setting allows them; else the step is refused.
 
 
-_MARKER = re.compile(
-    r"\._pipestate_\d+_0$"
-)  # a contract recognizes older rows by this column: a restore drops it
+# A contract recognizes older rows by this column: a restore drops it.
+_MARKER = re.compile(r"\._pipestate_\d+_0$")
 OWN = (f"{SCHEMA}.", f"{SCHEMA}_")  # the ledger and the archive: schemas of PostgreSQL, prefixes on SQLite
 
 
@@ -210,14 +209,15 @@ def _tables_of(loss: Loss) -> set[str]:
 
 
 def _is_own(step: RevisionStep, loss: Loss) -> bool:
-    """Say whether a downgrade drops an object that pipestate itself created: its helpers check the rows
-    first.
+    """Say whether a helper drops an object that pipestate itself created: it checks the rows first.
 
-    The downgrade of a contract drops its copy after it has restored the values; `remove_ledger` keeps a
-    ledger in use.
+    A restore drops its mark, or its copy, after it has restored the values. That is the downgrade of a contract, or
+    the upgrade after a downgrade that hid columns. `remove_ledger` keeps a ledger in use.
     """
-    own = loss.name.startswith(OWN) or _MARKER.search(loss.name)
-    return not step.is_upgrade and bool(own) and imports_pipestate(Path(step.revision.path))
+    copy = rf"{SCHEMA}_archive_.+_columns_{re.escape(step.revision.revision)}"
+    restored = _MARKER.search(loss.name) or re.fullmatch(copy, loss.name)
+    own = restored or (not step.is_upgrade and loss.name.startswith(OWN))
+    return bool(own) and imports_pipestate(Path(step.revision.path))
 
 
 def imports_pipestate(path: Path) -> bool:

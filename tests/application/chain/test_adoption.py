@@ -92,7 +92,7 @@ def test_what_was_added_by_hand_is_not_dropped_by_downgrade(legacy_chain: Chain)
     run_the_raw_sql(legacy_chain.database)
     legacy_chain.database.run("UPDATE sites SET ocr_total = 5")
     legacy_chain.upgrade("0005")
-    legacy_chain.take_back("base")
+    legacy_chain.downgrade("base")
     assert legacy_chain.database.value("SELECT sum(ocr_total) FROM sites") == 1500
 
 
@@ -244,7 +244,7 @@ def test_foreign_keys_follow_a_text_key_on_sqlite(sqlite_database: Database) -> 
 
 def test_the_applications_own_version_table_is_never_touched(contracted: Chain) -> None:
     assert contracted.database.rows("SELECT * FROM alembic_version") == [("app_17",)]
-    contracted.take_back("base")
+    contracted.downgrade("base")
     assert contracted.database.rows("SELECT * FROM alembic_version") == [("app_17",)]
 
 

@@ -65,7 +65,7 @@ def test_an_empty_database_reaches_head(chain: Chain) -> None:
 
 def test_downgrade_base_of_an_empty_database_leaves_only_the_version_table(chain: Chain) -> None:
     chain.upgrade("head")
-    chain.take_back("base")
+    chain.downgrade("base")
     assert tables(chain.database) == {"pipestate_alembic_version"}
     if not chain.database.is_sqlite:
         assert not chain.database.rows("SELECT FROM pg_namespace WHERE nspname = 'pipestate_archive'")
@@ -77,10 +77,7 @@ def test_every_legacy_row_and_value_is_back_after_contract_and_downgrade(
 ) -> None:
     assert len(legacy_rows["sites"]) == 300
     assert "status" not in columns(contracted.database, "sites")
-    if target in ("-1", "-2", "0005"):
-        contracted.downgrade(target)
-    else:
-        contracted.take_back(target)
+    contracted.downgrade(target)
     back = set(legacy_rows)
     if target == "-1":  # site_progress is 0006's
         back.remove("site_progress")
@@ -95,14 +92,14 @@ def test_up_and_down_twice_changes_nothing(legacy_chain: Chain) -> None:
     for _ in range(2):
         legacy_chain.contract()
         legacy_chain.check()
-        legacy_chain.take_back("base")
+        legacy_chain.downgrade("base")
     assert everything_legacy(legacy_chain.database) == before
 
 
 def test_downgrade_base_drops_nothing_that_the_chain_did_not_create(
     contracted: Chain, legacy_rows: Rows
 ) -> None:
-    contracted.take_back("base")
+    contracted.downgrade("base")
     ledger = {name for name in new_tables(contracted.database) if name.startswith("pipestate.")}
     assert tables(contracted.database) == set(legacy_rows) | ledger | {"pipestate_alembic_version"}
     assert "owner_email" in columns(contracted.database, "sites")
@@ -133,7 +130,7 @@ def test_rows_in_tables_of_the_chain_survive_downgrade_base_and_the_way_back(cha
         "queue_history",
     )
     held += ("pipeline_job",)
-    chain.take_back("base")
+    chain.downgrade("base")
     assert not set(held) & tables(database)
     assert database.value("SELECT count(*) FROM pipestate.attestation") == 1, "the ledger stays where it is"
     chain.upgrade("0005")
@@ -158,7 +155,6 @@ def test_each_revision_by_itself_can_be_taken_back(legacy_chain: Chain) -> None:
         if revision == "0006":
             make_ready(legacy_chain.database)
         legacy_chain.upgrade(revision)
-        below = revision == "0003"  # the values of new columns are lost there
-        legacy_chain.downgrade("-1", *(["force=a drill"] if below else []))
+        legacy_chain.downgrade("-1")
         legacy_chain.upgrade(revision)
         assert legacy_chain.revision() == revision

@@ -228,7 +228,7 @@ def test_what_checks_read_is_indexed_once_whatever_type_a_stage_has(
     pg_0002.database.run("UPDATE pipestate_alembic_version SET version_num = '0002'")
     pg_0002.upgrade("0003")
     assert [line for line in said if "was another one" in line] == [], "it is taken for another one"
-    pg_0002.take_back("0002")
+    pg_0002.downgrade("0002")
     assert read_by_checks(pg_0002) == set()
 
 

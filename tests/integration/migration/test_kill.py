@@ -84,5 +84,5 @@ def test_a_migration_killed_on_sqlite_is_rolled_back_and_finished(sqlite_databas
         killed_after(chain, "upgrade", "head", seconds)
     chain.upgrade("head", *FORCE)
     chain.check()
-    chain.take_back("base")
+    chain.downgrade("base")
     assert everything_legacy(sqlite_database) == before

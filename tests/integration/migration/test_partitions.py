@@ -265,7 +265,7 @@ def test_a_script_has_the_steps_if_it_is_told(pg: Database) -> None:
     assert pg.value(taken_over) == 2
     with revision(pg, back, down=True):
         drop_constraint(*key[:2])
-        drop_index(BY_STATE.name, partitions=True)
+        drop_index(BY_STATE.name)
     done = psql(pg, back.getvalue(), "-v", "ON_ERROR_STOP=1")
     assert done.returncode == 0, done.stderr
     assert pg.value("SELECT to_regclass('ix_orders_state')") is None

@@ -106,7 +106,7 @@ def soft_drop(drop: Drop) -> None:
         names = _array([table.table for table in drop.tables])
         tables = f"{names}, {_regclasses(drop.tables)}, {drop.may_be_gone}"
         if drop.keep:
-            call = f"soft_drop_tables({sql.literals((drop.revision, drop.gate))}, {tables}, true)"
+            call = f"soft_drop_tables({sql.literals((drop.revision, drop.gate))}, {tables})"
         else:
             call = f"drop_tables_for_good({sql.literal(drop.revision)}, {tables}, {drop.has_backup})"
         sql.emit(f"CALL pipestate.{call}")

@@ -86,18 +86,9 @@ def _build_by_partition(index: Index) -> None:
     calls.call("attach_partition_indexes", sql.name(index.table), index.name)
 
 
-def drop_index(*names: str, partitions: bool = False) -> None:
-    """Drop our indexes without blocking writers; those of a partitioned table, under a short lock."""
-    for name in names:
-        relation = sql.regclass(name)
-        own = f"SELECT FROM pg_catalog.pg_class WHERE oid = {relation} AND relkind = 'I'"
-        of_partitions = f"{calls.is_ours('index', name)} AND EXISTS ({own})"
-        if partitions if sql.is_offline() else sql.holds(of_partitions):
-            table = f"SELECT indrelid::regclass::text FROM pg_catalog.pg_index WHERE indexrelid = {relation}"
-            lock_tables(when=of_partitions, also=table)
-            calls.run_when(of_partitions, f"DROP INDEX {sql.name(name)}")
-    with sql.autocommit():
-        calls.execute_steps("index_drops", [list(names)], calls.unregistered())
+def drop_index(*names: str) -> None:
+    with patiently() as patience:
+        calls.call("drop_indexes", list(names), **calls.unregistered(), **patience)
 
 
 def _who_was_in_the_way(error: DBAPIError, index: Index) -> Exception:

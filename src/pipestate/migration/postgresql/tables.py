@@ -121,9 +121,8 @@ def add_columns(addition: sa.Table) -> None:
 
 
 def drop_columns(table: str, columns: Sequence[str]) -> None:
-    """Drop those that the chain created, in one ALTER."""
     with patiently(table) as patience:
-        calls.call("drop_columns", sql.name(table), list(columns), **calls.unregistered(), **patience)
+        calls.call("drop_columns", sql.name(table), list(columns), **calls.registered(), **patience)
 
 
 def use_timestamptz(table: str, columns: Sequence[str], *, indexes: Sequence[str] = ()) -> None:

@@ -6,7 +6,8 @@ LANGUAGE sql AS $$
 $$;
 
 -- Add the columns that a table lacks, in one ALTER under a short lock; give those that are there the default that they lack.
--- A column that is there with a type of another family is refused. The JSON object has a definition for each name.
+-- A column that is there with a type of another family is refused. The JSON object has a definition for each name. Columns
+-- that a downgrade of the revision has hidden are restored first.
 CREATE OR REPLACE PROCEDURE pipestate.add_columns(
   the_table text, the_columns json, the_revision text DEFAULT NULL,
   the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
@@ -17,6 +18,9 @@ DECLARE
   missing text[];
   todo text;
 BEGIN
+  IF the_revision IS NOT NULL THEN
+    CALL pipestate.bring_back_columns(the_table, the_revision, the_timeout_ms, the_patience_s);
+  END IF;
   FOR wanted IN
     SELECT f.must_hold, pg_catalog.string_agg(pg_catalog.concat(a.attname::text, ' as ', pg_catalog.format_type(a.atttypid, a.atttypmod)), ', ') AS wrong
     FROM pg_catalog.json_each_text(the_columns) AS d (name, definition)
@@ -52,18 +56,29 @@ BEGIN
   EXECUTE pg_catalog.format('ALTER TABLE %s %s', the_table, todo);
 END $$;
 
--- Drop the columns that a revision created, in one ALTER under a short lock.
+-- Drop the columns that a revision created, under a short lock. With a registry, those of a table with rows are hidden: the
+-- upgrade restores them.
 CREATE OR REPLACE PROCEDURE pipestate.drop_columns(
-  the_table text, the_columns text[], is_registered boolean DEFAULT true,
+  the_table text, the_columns text[], the_revision text DEFAULT NULL,
   the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
 LANGUAGE plpgsql AS $$
 DECLARE
-  todo text := (SELECT pg_catalog.string_agg(pg_catalog.format('DROP COLUMN IF EXISTS %I', c), ', ')
-                FROM pg_catalog.unnest(the_columns) AS c WHERE pipestate.is_ours('column', pg_catalog.concat(the_table, '.', c), is_registered));
+  is_registered CONSTANT boolean := the_revision IS NOT NULL;
+  ours CONSTANT text[] := ARRAY(
+    SELECT a.attname::text FROM pg_catalog.pg_attribute a
+     WHERE a.attrelid = pg_catalog.to_regclass(the_table)::oid AND a.attname::text = ANY (the_columns) AND NOT a.attisdropped
+       AND pipestate.is_ours('column', pg_catalog.concat(the_table, '.', a.attname::text), is_registered));
   name text;
 BEGIN
-  CALL pipestate.lock_tables(ARRAY[the_table], the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
-  IF todo IS NOT NULL THEN EXECUTE pg_catalog.format('ALTER TABLE %s %s', the_table, todo); END IF;
+  IF pg_catalog.cardinality(ours) > 0 THEN
+    CALL pipestate.lock_tables(ARRAY[the_table], the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
+    IF is_registered AND pipestate.holds(pg_catalog.format('EXISTS (SELECT FROM %s)', the_table)) THEN
+      CALL pipestate.soft_drop_columns(the_revision, NULL, the_table, pg_catalog.to_regclass(the_table), ours, '{}', '{}', false);
+    ELSE
+      EXECUTE pg_catalog.format('ALTER TABLE %s %s', the_table,
+        (SELECT pg_catalog.string_agg(pg_catalog.format('DROP COLUMN %I', c), ', ') FROM pg_catalog.unnest(ours) AS c));
+    END IF;
+  END IF;
   FOREACH name IN ARRAY the_columns LOOP
     CALL pipestate.forget('column', pg_catalog.concat(the_table, '.', name), is_registered);
   END LOOP;

@@ -184,21 +184,26 @@ BEGIN
   END LOOP;
 END $$;
 
--- List the statements that drop indexes of ours without blocking writers, and take them out of the registry.
-CREATE OR REPLACE FUNCTION pipestate.index_drops(the_indexes text[], is_registered boolean DEFAULT true) RETURNS SETOF text
+-- Drop indexes that a revision created, under a short lock on their tables.
+CREATE OR REPLACE PROCEDURE pipestate.drop_indexes(
+  the_indexes text[], is_registered boolean DEFAULT true,
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
 LANGUAGE plpgsql AS $$
 DECLARE
   the_index text;
-  quoted text;
+  own text[];
+  tables text[];
 BEGIN
+  SELECT pg_catalog.array_agg(i.indexrelid::pg_catalog.regclass::text), pg_catalog.array_agg(i.indrelid::pg_catalog.regclass::text)
+    INTO own, tables FROM pg_catalog.unnest(the_indexes) AS n (name)
+    JOIN pg_catalog.pg_index i ON i.indexrelid = pg_catalog.to_regclass(pg_catalog.array_to_string(ARRAY(
+           SELECT pg_catalog.quote_ident(part) FROM pg_catalog.unnest(pg_catalog.string_to_array(n.name, '.')) AS part), '.'))::oid
+   WHERE pipestate.is_ours('index', n.name, is_registered);
+  IF own IS NOT NULL THEN
+    CALL pipestate.lock_tables(tables, the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
+    EXECUTE pg_catalog.concat('DROP INDEX ', pg_catalog.array_to_string(own, ', '));
+  END IF;
   FOREACH the_index IN ARRAY the_indexes LOOP
-    quoted := pg_catalog.array_to_string(ARRAY(
-      SELECT pg_catalog.quote_ident(part) FROM pg_catalog.unnest(pg_catalog.string_to_array(the_index, '.')) AS part), '.');
-    IF pg_catalog.to_regclass(quoted) IS NOT NULL AND pipestate.is_ours('index', the_index, is_registered) THEN
-      RETURN NEXT pg_catalog.concat('DROP INDEX CONCURRENTLY IF EXISTS ', quoted);
-    END IF;
-    IF is_registered THEN
-      RETURN NEXT pg_catalog.format('DELETE FROM pipestate.object WHERE kind = ''index'' AND name = %L', the_index);
-    END IF;
+    CALL pipestate.forget('index', the_index, is_registered);
   END LOOP;
 END $$;

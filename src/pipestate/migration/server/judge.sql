@@ -221,7 +221,7 @@ BEGIN
          string_agg(concat(' --drop-', l.kind, ' ', l.name), '') FILTER (WHERE l.kind IN ('table', 'column'))
     INTO found, said, options
     FROM pipestate.losses(statements) l
-   WHERE NOT own OR l.name !~ '^pipestate[._]|\._pipestate_\d+_0$';
+   WHERE l.name !~ '\._pipestate_\d+_0$' AND (NOT own OR l.name !~ '^pipestate[._]');  -- a restore drops its mark
   IF found IS NOT NULL AND mode = 'refuse' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       'the %1$s of revision %2$s loses %3$s, so it was rolled back. To go on, %4$swrite the script with a reason: '

@@ -693,6 +693,37 @@ BEGIN
 END
 $$;
 
+-- Restore the columns that a downgrade has hidden; nothing happens where there are none.
+CREATE OR REPLACE PROCEDURE pipestate.bring_back_columns(
+  the_table text, the_revision text, the_timeout_ms integer, the_patience_s double precision)
+LANGUAGE plpgsql AS $$
+DECLARE
+  path CONSTANT text[] := pg_catalog.current_schemas(false)::text[];
+  tables CONSTANT text[] := ARRAY(SELECT pipestate.restored_with(the_revision, 'columns', the_table, path, 'hidden'));
+  entry pipestate.soft_drop;
+  again text;
+  name text;
+BEGIN
+  SELECT * INTO entry FROM pipestate.soft_dropped(the_revision, 'columns', the_table, path);
+  IF entry.id IS NULL THEN RETURN; END IF;
+  CALL pipestate.lock_tables(tables, the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
+  SELECT pg_catalog.string_agg(a.attname::text, ', ') INTO again FROM pg_catalog.pg_attribute a
+    JOIN pg_catalog.jsonb_array_elements(entry.columns) AS each ON a.attname::text = each ->> 'name'
+   WHERE a.attrelid = pipestate.hidden_relation(entry)::oid AND NOT a.attisdropped;
+  IF again IS NOT NULL THEN
+    PERFORM pipestate.refuse(pg_catalog.format('%s has %s again, made since the downgrade of revision %s hid the former column: '
+      'rename or drop the new one, then run the same again', the_table, again, the_revision));
+  END IF;
+  CALL pipestate.restore_columns(the_revision, the_table, path);
+  CALL pipestate.validate_restored(the_revision, 'columns', the_table, path);
+  CALL pipestate.end_restore(the_revision, 'columns', the_table, path);
+  IF entry.state = 'hidden' THEN
+    FOR name IN SELECT each ->> 'name' FROM pg_catalog.jsonb_array_elements(entry.columns) AS each LOOP
+      CALL pipestate.remember('column', pg_catalog.concat(the_table, '.', name), the_revision);
+    END LOOP;
+  END IF;
+END $$;
+
 -- Drop a soft-dropped object for good. Archived tables that point at it, or inherit from it, stay.
 CREATE OR REPLACE PROCEDURE pipestate.purge(the_id bigint)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

@@ -97,7 +97,9 @@ BEGIN
     VALUES (the_revision, the_gate, 'columns', '', the_table, the_table, 'absent');
     RETURN;
   END IF;
-  PERFORM pipestate.require_gate(the_revision, ARRAY[the_relation]);
+  IF the_gate IS NOT NULL THEN  -- a downgrade has none
+    PERFORM pipestate.require_gate(the_revision, ARRAY[the_relation]);
+  END IF;
   fault := pipestate.columns_fault(the_relation, the_columns, the_triggers, true);
   IF fault IS NOT NULL THEN
     PERFORM pipestate.refuse(fault || '; nothing was changed');
@@ -281,7 +283,7 @@ $$;
 -- Move tables, with their partitions, into the archive: under opaque names, so that those of tables, indexes and
 -- sequences are free. Foreign keys among them stay; those to other tables would hold back deletes there, and are removed.
 CREATE OR REPLACE PROCEDURE pipestate.soft_drop_tables(
-  the_revision text, the_gate text, the_names text[], the_relations regclass[], may_be_gone boolean, needs_gate boolean)
+  the_revision text, the_gate text, the_names text[], the_relations regclass[], may_be_gone boolean)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   there regclass[] := ARRAY(SELECT relation FROM unnest(the_relations) AS relation WHERE relation IS NOT NULL);
@@ -305,7 +307,7 @@ BEGIN
   SELECT the_revision, the_gate, 'table', '', name, name, 'absent'
     FROM unnest(the_names, the_relations) AS t (name, relation) WHERE relation IS NULL;
   IF there = '{}' THEN RETURN; END IF;
-  IF needs_gate THEN
+  IF the_gate IS NOT NULL THEN  -- a downgrade has none
     PERFORM pipestate.require_gate(the_revision, there);
   END IF;
   fault := pipestate.tables_fault(there, '{}');

@@ -35,7 +35,7 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
           '%s holds rows, and there is no ledger that could put it aside: pipestate ledger install', the_table);
       END IF;
-      CALL pipestate.soft_drop_tables(the_revision, NULL, ARRAY[the_name], ARRAY[pg_catalog.to_regclass(the_table)], true, false);
+      CALL pipestate.soft_drop_tables(the_revision, NULL, ARRAY[the_name], ARRAY[pg_catalog.to_regclass(the_table)], true);
     END IF;
     EXECUTE pg_catalog.format('DROP TABLE IF EXISTS %s', the_table);
   END IF;

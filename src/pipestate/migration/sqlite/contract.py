@@ -8,6 +8,7 @@ from sqlalchemy.exc import IntegrityError
 
 from pipestate.database.drivers import message
 from pipestate.migration import sql
+from pipestate.migration.alembic import is_upgrade
 from pipestate.migration.contract import Drop, DroppedColumns
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.request import force_reason, require_mark
@@ -148,7 +149,7 @@ def refuse_unfit_restore(dropped: DroppedColumns) -> None:
         raise MigrationError(
             f"none of the rows in {copy} is in {table} any more, so it stays: is this another table of that "
             "name? Rename it, or fix its keys, then run the same again. To go on without them: alembic -x "
-            "force='reason' downgrade ..."
+            f"force='reason' {'upgrade' if is_upgrade() else 'downgrade'} ..."
         )
 
 

@@ -13,9 +13,11 @@ from pipestate.ledger.record import WRITTEN_BY_ITSELF
 from pipestate.ledger.tables import KEPT, VIEWS, ledger_on, qualified
 from pipestate.migration import sql
 from pipestate.migration.adoption import Index, KeyOf, Shape, keys_of_others
-from pipestate.migration.contract import DroppedTable
+from pipestate.migration.contract import DroppedColumns, DroppedTable
 from pipestate.migration.failure import MigrationError, warn
+from pipestate.migration.run import current_run
 from pipestate.migration.sqlite import catalog, dropped_tables
+from pipestate.migration.sqlite.contract import restore_columns, soft_drop_columns
 from pipestate.migration.sqlite.dropped_tables import drop_manifest_if_empty
 from pipestate.migration.sqlite.rebuild import rebuilt, refuse_rows
 
@@ -193,6 +195,7 @@ def _install(*, only: Sequence[str] | None) -> None:
 
 def add_columns(addition: sa.Table) -> None:
     """Add columns by plain ADD COLUMN; a non-constant default needs the table rebuilt."""
+    _restore_hidden(addition)
     known = catalog.column_names(addition.name)
     for column in addition.columns:
         if column.name in known:
@@ -219,12 +222,24 @@ def add_columns(addition: sa.Table) -> None:
 def drop_columns(table: str, columns: Sequence[str]) -> None:
     ours = [column for column in columns if catalog.is_ours("column", f"{table}.{column}")]
     there = [column for column in ours if column in catalog.column_names(table)]
-    if there:
+    if there and sql.keeps_registry() and catalog.has_rows(table):
+        soft_drop_columns(DroppedColumns(table, tuple(there), revision=current_run().revision))
+    elif there:
         with rebuilt(table, without=there) as batch:
             for column in there:
                 batch.drop_column(column)
     for column in ours:
         sql.emit(sql.forget("column", f"{table}.{column}"))
+
+
+def _restore_hidden(addition: sa.Table) -> None:
+    """Restore the columns that a downgrade of this revision has hidden."""
+    columns = tuple(column.name for column in addition.columns)
+    hidden = DroppedColumns(addition.name, columns, revision=current_run().revision)
+    if sql.keeps_registry() and (kept := dropped_tables.definition(hidden).get("columns")):
+        restore_columns(hidden)
+        for column in kept:
+            sql.emit(sql.remember("column", f"{addition.name}.{column['name']}"))
 
 
 def require_not_null(table: str, key: str, repairs: Mapping[str, str]) -> None:
@@ -378,8 +393,7 @@ def _is_wanted(index: Index) -> bool:
     return catalog.has_table(index.table) and set(index.needs) <= set(catalog.column_names(index.table))
 
 
-def drop_index(*names: str, partitions: bool = False) -> None:
-    del partitions  # SQLite has none
+def drop_index(*names: str) -> None:
     for name in names:
         if catalog.is_ours("index", name):
             sql.emit(f"DROP INDEX IF EXISTS {sql.name(name)}")
