@@ -14,9 +14,9 @@
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,16 @@ from pipestate.core.errors import PipestateError
 from pipestate.database.connections import name_of
 from pipestate.database.interrupt import listen
 from pipestate.ledger.tables import SCHEMA, ledger_on
-from pipestate.migration.alembic import Steps, environment_of, is_configured, wrap_migrations
+from pipestate.migration.alembic import Steps, calls_of, environment_of, is_configured, wrap_migrations
 from pipestate.migration.engine import ENGINES, engine_of
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.losses import guarded_run
 from pipestate.migration.recording import record, record_at_end_of_script, record_run
 from pipestate.migration.request import has_passed, is_marked, runbooks_of
 from pipestate.migration.run import read_without_values, run_of
+from pipestate.project.find import Calls
 from pipestate.project.revision_files import asks, read_gates
-from pipestate.runbook.files import every_runbook
+from pipestate.runbook.files import readable_runbooks
 from pipestate.runbook.model import Phase, Runbook
 
 
@@ -210,7 +211,7 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
         run.is_upgrade, run.began = step.is_upgrade, time.monotonic()
         run.empty_tables, run.is_evaluated, run.passed_gates = set(), None, set()
         if step.is_upgrade:
-            gates.require_named(step.revision)
+            gates.require_named(step.revision, calls_of(migration.config))
         if not migration.as_sql and migration.connection is not None and run.has_ledger is not False:
             engine_of(migration).require_recordable(migration.connection)
 
@@ -247,16 +248,28 @@ def changes_something(environment: EnvironmentContext) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RequiredGates:
-    """The project's runbooks; `missing` means that a revision names a gate and there is no runbook."""
+    """The project's runbooks; `missing` means that a revision names a gate and there is no runbook.
+
+    A faulty one stops only the revisions that it may open.
+    """
 
     runbooks: Sequence[Runbook] = ()
     missing: str | None = None
+    faulty: Mapping[Path, PipestateError] = field(default_factory=dict)
 
-    def require_named(self, script: Script) -> None:
+    def require_named(self, script: Script, calls: Calls) -> None:
         """Refuse, before its first statement, a revision that omits a gate that opens it from its file."""
         if self.missing is not None:
             raise MigrationError(self.missing)
         named = _named_gates(script)
+        for path, error in self.faulty.items():
+            from pipestate.runbook.parse import may_open
+
+            if may_open(path, script.revision, named):
+                raise MigrationError(
+                    f"{error}; this runbook may hold a gate of revision {script.revision}, so nothing of it was run: "
+                    f"{calls.pipestate(f'runbook lint {path}')}"
+                )
         for runbook, phase in self._gates_of(script):
             if not asks(named, runbook, phase):
                 raise MigrationError(
@@ -298,17 +311,14 @@ class RequiredGates:
 
 
 def read_required_gates(migration: MigrationContext) -> RequiredGates:
-    """Read the project's runbooks; an invalid one stops the migration before it begins."""
+    """Read the project's runbooks; refuse one that opens an unknown revision."""
     if migration.script is None:
         return RequiredGates()
     directory = runbooks_of(migration)
-    try:
-        runbooks = every_runbook(directory)
-    except PipestateError as error:
-        raise MigrationError(str(error)) from None
-    if runbooks:
+    runbooks, faulty = readable_runbooks(directory)
+    if runbooks or faulty:
         _refuse_unknown(migration.script, runbooks)
-        return RequiredGates(runbooks)
+        return RequiredGates(runbooks, faulty=faulty)
     for script in migration.script.walk_revisions():
         if gates := _named_gates(script):
             missing = (
