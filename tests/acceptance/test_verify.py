@@ -22,6 +22,7 @@ from support.programs import run_program
 from support.readiness_records import make_ready
 from support.runbook_samples import block, explained, page
 from support.servers import Database, Postgres, Sqlite
+from support.shop_project import open_shop
 from support.terminal import Typed, in_terminals, plain
 
 Done = subprocess.CompletedProcess[str]
@@ -489,3 +490,74 @@ def test_a_division_has_no_zeros_at_its_end(pg: Database, tmp_path: Path) -> Non
         page(block("SELECT 3 / 10.0 AS share", check="share", require="share > 0.9"), name="share")
     )
     assert "share: share is 0.3, required > 0.9" in on(pg, "verify", str(path)).stdout
+
+
+ONLY_A_WARNING = (
+    ("-- check: approved\n", "-- check: approved\n-- from: d4\n"),
+    ("-- check: no-order-without-status\n", "-- check: no-order-without-status\n-- level: warn\n"),
+)
+
+
+def test_a_gate_without_an_applicable_blocking_check_is_closed_everywhere(
+    database: Database, tmp_path: Path
+) -> None:
+    """Its only check that applies is a warning, and passes."""
+    shop = open_shop(tmp_path, database)
+    for path, changes in (
+        ("runbooks/shop.md", ONLY_A_WARNING),
+        ("migrations/versions/c3_no_log.py", ((', recheck=["approved"]', ", recheck=[]"),)),
+    ):
+        text = (shop.root / path).read_text()
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (shop.root / path).write_text(text)
+    shop.upgrade("b2")
+    database.run("INSERT INTO orders VALUES (1, 'a', 'new')", "INSERT INTO order_log VALUES (1, 'x')")
+    shop.approve()
+    (shop.root / "fleet.txt").write_text(f"{database.text}\n")
+    why = "shop/ready (no blocking check applies here)"
+    page = "report --output page.html"
+    commands = {
+        "gate ready": 1,
+        "gate ready --wait 1s": 1,
+        "verify": 1,
+        "verify --record": 1,
+        "plan": 0,
+        "status": 0,
+        page: 0,
+        "upgrade": 1,
+        "fleet gate shop/ready --databases fleet.txt": 1,
+        "fleet verify --databases fleet.txt": 1,
+    }
+    said = {}
+    for command, code in commands.items():
+        done = run_program(["pipestate", *command.split()], cwd=shop.root, environment=os.environ)
+        said[command] = done.stdout + done.stderr
+        assert done.returncode == code, (command, said[command])
+    for command in ("gate ready", "gate ready --wait 1s", "verify", "verify --record", "status"):
+        assert f"Closed: {why}." in said[command], command
+    assert "c3 waits for shop/ready" in said["plan"]
+    assert "no blocking check applies here" in said["upgrade"]
+    assert "no blocking check applies here" in (shop.root / "page.html").read_text()
+    recorded = database.rows("SELECT gate FROM pipestate.run WHERE event = 'verify'")
+    assert recorded == [("closed",)]
+    with pytest.raises(Exception, match="no blocking check applies here"):
+        shop.upgrade("head")
+    script = run_program(["alembic", "upgrade", "b2:c3", "--sql"], cwd=shop.root, environment=os.environ)
+    assert script.returncode != 0
+    assert shop.version() == "b2"
+
+
+def test_a_phase_of_warnings_alone_is_verified_with_exit_code_0(pg: Database, tmp_path: Path) -> None:
+    """It opens no revision; its gate stays closed."""
+    shop = open_shop(tmp_path, pg)
+    shop.upgrade("b2")
+    text = page(block("SELECT 1 AS x", level="warn"), name="watch")
+    (shop.root / "runbooks" / "watch.md").write_text(text)
+    codes = []
+    for command in ("verify watch", "gate watch/one"):
+        done = run_program(["pipestate", *command.split()], cwd=shop.root, environment=os.environ)
+        codes.append(done.returncode)
+        assert done.stdout.startswith("Closed: watch/one (no blocking check applies here).")
+    assert codes == [0, 1]

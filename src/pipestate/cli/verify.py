@@ -207,7 +207,7 @@ def check(
             on_check=lambda check, number, total: tell(f"check {number} of {total}: {check}"),
             most=most or EVIDENCE_ROWS,
         )
-    return replace(report, warnings=(*report.warnings, *edited))
+    return replace(report, warnings=(*report.warnings, *edited), of_gate=command == "gate")
 
 
 def write_down(to: Target, report: "Report") -> None:

@@ -132,6 +132,7 @@ class FleetRequest:
     record: bool = False
     compare: bool = False
     calls: Calls | None = None
+    of_gate: bool = False
 
 
 def ask(request: FleetRequest, tenant: Tenant, finished: Collection[str] = ()) -> Answer:
@@ -160,6 +161,7 @@ def _ask(request: FleetRequest, tenant: Tenant, finished: Collection[str]) -> An
         report = verify_on(
             connection, tenant.url, phases, position, timeout_s=request.timeout_s, evidence=False
         )
+        report = replace(report, of_gate=request.of_gate)
         answer = _answer(tenant, report, edited_files(connection, position))
         if request.compare:
             answer = _compared(connection, request, tenant, answer)
@@ -236,6 +238,7 @@ def make_request(
     record: bool = False,
     compare: bool = False,
     planned: bool = False,
+    of_gate: bool = False,
 ) -> FleetRequest:
     """Select the checks of these runbooks, or of named phases; refuse a runbook with a broken `opens`."""
     asked = dict.fromkeys(book for book, _ in find_phases(books, names))
@@ -243,4 +246,4 @@ def make_request(
     phases = find_phases(resolve_opens(chain, asked, project.named), names)
     calls = Calls(project.named) if planned else None
     locate = locator(project, chain, version_table)
-    return FleetRequest(phases, locate, timeout_s, record=record, compare=compare, calls=calls)
+    return FleetRequest(phases, locate, timeout_s, record=record, compare=compare, calls=calls, of_gate=of_gate)
