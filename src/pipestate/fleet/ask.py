@@ -21,6 +21,7 @@ from pipestate.project.phases import resolve_opens
 from pipestate.project.revision_files import read_chain
 from pipestate.project.version_table import Locator, locator, set_found_version_table
 from pipestate.runbook.model import Runbook
+from pipestate.status.obstacles import find_obstacles
 from pipestate.status.plan import plan
 from pipestate.verify.checks import Phases, find_phases
 from pipestate.verify.read import explain, guarded
@@ -161,12 +162,14 @@ def _ask(request: FleetRequest, tenant: Tenant, finished: Collection[str]) -> An
         report = verify_on(
             connection, tenant.url, phases, position, timeout_s=request.timeout_s, evidence=False
         )
-        report = replace(report, of_gate=request.of_gate)
+        if request.of_gate or request.calls is not None:
+            obstacles = find_obstacles(connection, request.locate.chain, position.applied, report)
+            report = replace(report, of_gate=request.of_gate, warnings=(*report.warnings, *obstacles))
         answer = _answer(tenant, report, edited_files(connection, position))
         if request.compare:
             answer = _compared(connection, request, tenant, answer)
     if request.calls is not None:
-        found = plan(request.locate.chain, report, request.calls)
+        found = plan(request.locate.chain, replace(report, obstacles=obstacles), request.calls)
         waiting = tuple(step.revision for step in found.steps if not step.applied)
         answer = replace(answer, pending=waiting, next=found.advice, exit_code=0)
     if request.record:
@@ -246,4 +249,6 @@ def make_request(
     phases = find_phases(resolve_opens(chain, asked, project.named), names)
     calls = Calls(project.named) if planned else None
     locate = locator(project, chain, version_table)
-    return FleetRequest(phases, locate, timeout_s, record=record, compare=compare, calls=calls, of_gate=of_gate)
+    return FleetRequest(
+        phases, locate, timeout_s, record=record, compare=compare, calls=calls, of_gate=of_gate
+    )

@@ -169,6 +169,7 @@ class Report(Evaluation):
     runbooks: tuple[RunbookReport, ...]
     warnings: tuple[str, ...] = ()
     of_gate: bool = False  # the question is whether the gates are open
+    obstacles: tuple[str, ...] = ()  # reasons for which an upgrade would refuse what an open gate opens
 
     def phases(self) -> Iterator[tuple[RunbookReport, PhaseReport]]:
         return ((runbook, phase) for runbook in self.runbooks for phase in runbook.phases)
@@ -191,7 +192,11 @@ class Report(Evaluation):
         if not self.ran:
             return 2
         gates = (phase.gate for _, phase in self.phases() if phase.opens or self.of_gate)
-        return int(Gate.CLOSED in gates)
+        return int(Gate.CLOSED in gates or (self.of_gate and bool(self.obstacles)))
+
+    @property
+    def all_warnings(self) -> tuple[str, ...]:
+        return (*self.warnings, *self.obstacles)
 
     @property
     def ok(self) -> bool:

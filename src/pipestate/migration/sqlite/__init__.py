@@ -23,7 +23,7 @@ else:
                 "CONNECT_ARGUMENTS assert_lock assert_start broken_references hold_lock is_new "
                 "open_session require_recordable write_head write_schema_record write_step"
             ),
-            "contract": "also_locked refuse_drop restore soft_drop",
+            "contract": "also_locked columns_fault ledger_fault refuse_drop restore soft_drop",
             "tables": (
                 "add_checks add_columns add_foreign_key analyze_table comment_column create_index "
                 "create_table create_view drop_columns drop_constraint drop_index drop_table "

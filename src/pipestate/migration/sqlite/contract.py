@@ -4,6 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from pipestate.database.drivers import message
@@ -33,6 +36,8 @@ from pipestate.migration.sqlite.rebuild import (
     switch_foreign_keys_off,
     without_triggers,
 )
+
+NO_TRIGGERS = "drop_triggers is for PostgreSQL: on SQLite drop the trigger in the revision itself"
 
 
 def refuse_unfit_columns(dropped: DroppedColumns, *, must_exist: bool = False) -> None:
@@ -318,12 +323,30 @@ def also_locked(drop: Drop) -> None:
     del drop
 
 
+def ledger_fault(connection: Connection) -> None:
+    """Return None: a contract needs no ledger on SQLite."""
+    del connection
+
+
+def columns_fault(
+    connection: Connection, table: str, columns: Sequence[str], triggers: Sequence[str]
+) -> str | None:
+    """Say why the columns could not be dropped now; None if they can."""
+    if triggers:
+        return NO_TRIGGERS
+    try:
+        with Operations.context(MigrationContext.configure(connection)):
+            for column in columns:
+                refuse_readers(table, column)
+    except MigrationError as error:
+        return str(error)
+    return None
+
+
 def refuse_drop(drop: Drop) -> None:
     """Refuse, before the first change, objects that could not be restored."""
     if drop.triggers:
-        raise MigrationError(
-            "drop_triggers is for PostgreSQL: on SQLite drop the trigger in the revision itself"
-        )
+        raise MigrationError(NO_TRIGGERS)
     switch_foreign_keys_off()
     for table in drop.tables:
         dropped_tables.refuse_unfit_table(
