@@ -4,13 +4,15 @@ A test names each one that a new Alembic has changed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from alembic import command, op
 from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
-from alembic.runtime.migration import MigrationContext
+from alembic.runtime.migration import HeadMaintainer, MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Table
@@ -33,6 +35,29 @@ def environment_of(context: Any) -> EnvironmentContext:
 def is_configured(environment: EnvironmentContext) -> bool:
     """Say whether `context.configure(...)` has run."""
     return environment._migration_context is not None
+
+
+_STEPS: WeakKeyDictionary[MigrationContext, list[str]] = WeakKeyDictionary()
+
+
+def _remember_steps() -> None:
+    """Remember the steps of each context: a guard at the end of env.py must name what has run without it."""
+    update = HeadMaintainer.update_to_step
+
+    @wraps(update)
+    def update_to_step(self: HeadMaintainer, step: Any) -> None:
+        update(self, step)
+        _STEPS.setdefault(self.context, []).append(str(step))
+
+    HeadMaintainer.update_to_step = update_to_step  # type: ignore[method-assign]
+
+
+_remember_steps()
+
+
+def steps_of(environment: EnvironmentContext) -> list[str]:
+    """List the steps that have run in the configured context, as `upgrade a1 -> b2`."""
+    return _STEPS.get(environment.get_context(), [])
 
 
 def wrap_migrations(context: MigrationContext, wrap: Callable[[Steps], Steps]) -> None:

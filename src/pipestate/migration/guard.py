@@ -27,16 +27,24 @@ from alembic.script import Script, ScriptDirectory
 from sqlalchemy.exc import SAWarning
 
 from pipestate.core.errors import PipestateError
+from pipestate.core.text import listed
 from pipestate.database.connections import name_of
 from pipestate.database.interrupt import listen
 from pipestate.ledger.tables import SCHEMA, ledger_on
-from pipestate.migration.alembic import Steps, calls_of, environment_of, is_configured, wrap_migrations
+from pipestate.migration.alembic import (
+    Steps,
+    calls_of,
+    environment_of,
+    is_configured,
+    steps_of,
+    wrap_migrations,
+)
 from pipestate.migration.engine import ENGINES, engine_of
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.losses import guarded_run
 from pipestate.migration.recording import record, record_at_end_of_script, record_run
 from pipestate.migration.request import has_passed, is_marked, runbooks_of
-from pipestate.migration.run import read_without_values, run_of
+from pipestate.migration.run import describe_undo, read_without_values, run_of
 from pipestate.project.find import Calls
 from pipestate.project.revision_files import asks, read_gates
 from pipestate.runbook.files import readable_runbooks
@@ -127,8 +135,8 @@ def _broken_references(migration: MigrationContext) -> set[tuple[Any, ...]]:
 
 
 TOO_LATE = (
-    "guard(context) stands behind context.configure(...), where it guards nothing: put it at the top of "
-    "env.py, at module level; nothing was done"
+    "guard(context) stands behind context.configure(...), so this run was not guarded: {ran}. Put it at the top "
+    "of env.py, at module level"
 )
 ARCHIVE = "pipestate_archive"
 # Names of soft-dropped columns, of objects that remain on them, and of their marker.
@@ -142,7 +150,7 @@ def guard(context: Any, *, since: str | None = None) -> None:
     """
     environment = environment_of(context)
     if is_configured(environment):
-        raise MigrationError(TOO_LATE)
+        raise MigrationError(TOO_LATE.format(ran=_describe_unguarded(environment)))
     configure = environment.configure
     read_without_values(environment.config)
 
@@ -163,6 +171,21 @@ def guard(context: Any, *, since: str | None = None) -> None:
             listen()
 
     environment.configure = configure_guarded  # type: ignore[method-assign]
+
+
+def _describe_unguarded(environment: EnvironmentContext) -> str:
+    """Name the steps that ran without the guard, and say what stays of them."""
+    steps, migration = steps_of(environment), environment.get_context()
+    if not steps:
+        return "no revision has run"
+    connection = migration.connection
+    if migration.as_sql:
+        kept = "wrote the script of {}, which nothing protects: do not use it"
+    elif connection is not None and not connection.closed and connection.in_transaction():
+        kept = "ran {}, and what is not committed yet is rolled back: alembic current"
+    else:
+        kept = "ran {}, which stays"
+    return f"it {kept.format(listed(steps, most=len(steps)))}"
 
 
 def include_name(name: str | None, type_: str, parent_names: MutableMapping[Any, Any]) -> bool:
@@ -208,6 +231,7 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
     def run_step(migration: MigrationContext, step: RevisionStep, change: Callable[[], None]) -> None:
         run = run_of(migration)
         run.revision, run.part, run.is_autocommit = step.revision.revision, 0, False
+        run.committed = []
         run.is_upgrade, run.began = step.is_upgrade, time.monotonic()
         run.empty_tables, run.is_evaluated, run.passed_gates = set(), None, set()
         if step.is_upgrade:
@@ -220,7 +244,7 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
             change()
             for table, rowid, parent, _ in _broken_references(migration) - broken:
                 raise MigrationError(
-                    f"row {rowid} of {table} would point at no row of {parent}: nothing was changed"
+                    f"row {rowid} of {table} would point at no row of {parent}, {describe_undo(run)}"
                 )
             if step.is_upgrade:
                 gates.require_passed(migration, run.revision)
@@ -290,9 +314,9 @@ class RequiredGates:
         )
         if gates:
             ran = "would run, by this script," if migration.as_sql else "ran"
-            kept = "do not use it" if migration.as_sql else "what it has not committed itself is rolled back"
+            kept = ": do not use it" if migration.as_sql else f", {describe_undo(run_of(migration))}"
             raise MigrationError(
-                f"revision {revision} {ran} without passing the gate {gates}: {kept}. Ask the gate with "
+                f"revision {revision} {ran} without passing the gate {gates}{kept}. Ask the gate with "
                 "`with gate(...)`, or make it a Contract"
             )
 
