@@ -18,6 +18,7 @@ from alembic.util import CommandError
 from sqlalchemy import Table
 
 from pipestate.core.errors import ConfigError
+from pipestate.core.text import listed
 from pipestate.database.connections import engine_of
 from pipestate.migration.run import run_of
 from pipestate.project.find import Calls, Named
@@ -55,9 +56,19 @@ def _remember_steps() -> None:
 _remember_steps()
 
 
-def steps_of(environment: EnvironmentContext) -> list[str]:
-    """List the steps that have run in the configured context, as `upgrade a1 -> b2`."""
-    return _STEPS.get(environment.get_context(), [])
+def describe_unguarded(environment: EnvironmentContext) -> str:
+    """Name the steps that ran without the guard, and say what stays of them."""
+    steps, migration = _STEPS.get(environment.get_context(), []), environment.get_context()
+    if not steps:
+        return "no revision has run"
+    connection = migration.connection
+    if migration.as_sql:
+        kept = "wrote the script of {}, which nothing protects: do not use it"
+    elif connection is not None and not connection.closed and connection.in_transaction():
+        kept = "ran {}, and what is not committed yet is rolled back: alembic current"
+    else:
+        kept = "ran {}, which stays"
+    return f"it {kept.format(listed(steps, most=len(steps)))}"
 
 
 def wrap_migrations(context: MigrationContext, wrap: Callable[[Steps], Steps]) -> None:

@@ -27,16 +27,15 @@ from alembic.script import Script, ScriptDirectory
 from sqlalchemy.exc import SAWarning
 
 from pipestate.core.errors import PipestateError
-from pipestate.core.text import listed
 from pipestate.database.connections import name_of
 from pipestate.database.interrupt import listen
 from pipestate.ledger.tables import SCHEMA, ledger_on
 from pipestate.migration.alembic import (
     Steps,
     calls_of,
+    describe_unguarded,
     environment_of,
     is_configured,
-    steps_of,
     wrap_migrations,
 )
 from pipestate.migration.engine import ENGINES, engine_of
@@ -150,7 +149,7 @@ def guard(context: Any, *, since: str | None = None) -> None:
     """
     environment = environment_of(context)
     if is_configured(environment):
-        raise MigrationError(TOO_LATE.format(ran=_describe_unguarded(environment)))
+        raise MigrationError(TOO_LATE.format(ran=describe_unguarded(environment)))
     configure = environment.configure
     read_without_values(environment.config)
 
@@ -171,21 +170,6 @@ def guard(context: Any, *, since: str | None = None) -> None:
             listen()
 
     environment.configure = configure_guarded  # type: ignore[method-assign]
-
-
-def _describe_unguarded(environment: EnvironmentContext) -> str:
-    """Name the steps that ran without the guard, and say what stays of them."""
-    steps, migration = steps_of(environment), environment.get_context()
-    if not steps:
-        return "no revision has run"
-    connection = migration.connection
-    if migration.as_sql:
-        kept = "wrote the script of {}, which nothing protects: do not use it"
-    elif connection is not None and not connection.closed and connection.in_transaction():
-        kept = "ran {}, and what is not committed yet is rolled back: alembic current"
-    else:
-        kept = "ran {}, which stays"
-    return f"it {kept.format(listed(steps, most=len(steps)))}"
 
 
 def include_name(name: str | None, type_: str, parent_names: MutableMapping[Any, Any]) -> bool:

@@ -4,9 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from alembic.operations import Operations
-from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from pipestate.database.drivers import message
@@ -17,6 +14,7 @@ from pipestate.migration.request import force_reason, require_mark
 from pipestate.migration.sqlite import catalog, dropped_tables
 from pipestate.migration.sqlite.catalog import with_added_columns
 from pipestate.migration.sqlite.dropped_tables import (
+    NO_TRIGGERS,
     aside_of,
     definition,
     forget,
@@ -36,8 +34,6 @@ from pipestate.migration.sqlite.rebuild import (
     switch_foreign_keys_off,
     without_triggers,
 )
-
-NO_TRIGGERS = "drop_triggers is for PostgreSQL: on SQLite drop the trigger in the revision itself"
 
 
 def refuse_unfit_columns(dropped: DroppedColumns, *, must_exist: bool = False) -> None:
@@ -321,26 +317,6 @@ def _restore_in_part(table: str, kept: dict[str, Any], empty: list[str]) -> None
 def also_locked(drop: Drop) -> None:
     """Lock nothing else: a file has one writer."""
     del drop
-
-
-def ledger_fault(connection: Connection) -> None:
-    """Return None: a contract needs no ledger on SQLite."""
-    del connection
-
-
-def columns_fault(
-    connection: Connection, table: str, columns: Sequence[str], triggers: Sequence[str]
-) -> str | None:
-    """Say why the columns could not be dropped now; None if they can."""
-    if triggers:
-        return NO_TRIGGERS
-    try:
-        with Operations.context(MigrationContext.configure(connection)):
-            for column in columns:
-                refuse_readers(table, column)
-    except MigrationError as error:
-        return str(error)
-    return None
 
 
 def refuse_drop(drop: Drop) -> None:
