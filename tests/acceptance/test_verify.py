@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from support.programs import run_program
 from support.readiness_records import make_ready
 from support.runbook_samples import block, explained, page
 from support.servers import Database, Postgres, Sqlite
+from support.shop_project import Shop, open_shop
 from support.terminal import Typed, in_terminals, plain
 
 Done = subprocess.CompletedProcess[str]
@@ -489,3 +491,177 @@ def test_a_division_has_no_zeros_at_its_end(pg: Database, tmp_path: Path) -> Non
         page(block("SELECT 3 / 10.0 AS share", check="share", require="share > 0.9"), name="share")
     )
     assert "share: share is 0.3, required > 0.9" in on(pg, "verify", str(path)).stdout
+
+
+ONLY_A_WARNING = (
+    ("-- check: approved\n", "-- check: approved\n-- from: d4\n"),
+    ("-- check: no-order-without-status\n", "-- check: no-order-without-status\n-- level: warn\n"),
+)
+
+
+def test_a_gate_without_an_applicable_blocking_check_is_closed_everywhere(
+    database: Database, tmp_path: Path
+) -> None:
+    """Its only check that applies is a warning, and passes."""
+    shop = open_shop(tmp_path, database)
+    for path, changes in (
+        ("runbooks/shop.md", ONLY_A_WARNING),
+        ("migrations/versions/c3_no_log.py", ((', recheck=["approved"]', ", recheck=[]"),)),
+    ):
+        text = (shop.root / path).read_text()
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        (shop.root / path).write_text(text)
+    shop.upgrade("b2")
+    database.run("INSERT INTO orders VALUES (1, 'a', 'new')", "INSERT INTO order_log VALUES (1, 'x')")
+    shop.approve()
+    (shop.root / "fleet.txt").write_text(f"{database.text}\n")
+    why = "shop/ready (no blocking check applies here)"
+    page = "report --output page.html"
+    commands = {
+        "gate ready": 1,
+        "gate ready --wait 1s": 1,
+        "verify": 1,
+        "verify --record": 1,
+        "plan": 0,
+        "status": 0,
+        page: 0,
+        "upgrade": 1,
+        "fleet gate shop/ready --databases fleet.txt": 1,
+        "fleet verify --databases fleet.txt": 1,
+    }
+    said = {}
+    for command, code in commands.items():
+        done = run_program(["pipestate", *command.split()], cwd=shop.root, environment=os.environ)
+        said[command] = done.stdout + done.stderr
+        assert done.returncode == code, (command, said[command])
+    for command in ("gate ready", "gate ready --wait 1s", "verify", "verify --record", "status"):
+        assert f"Closed: {why}." in said[command], command
+    assert "c3 waits for shop/ready" in said["plan"]
+    assert "no blocking check applies here" in said["upgrade"]
+    assert "no blocking check applies here" in (shop.root / "page.html").read_text()
+    recorded = database.rows("SELECT gate FROM pipestate.run WHERE event = 'verify'")
+    assert recorded == [("closed",)]
+    with pytest.raises(Exception, match="no blocking check applies here"):
+        shop.upgrade("head")
+    script = run_program(["alembic", "upgrade", "b2:c3", "--sql"], cwd=shop.root, environment=os.environ)
+    assert script.returncode != 0
+    assert shop.version() == "b2"
+
+
+def test_a_phase_of_warnings_alone_is_verified_with_exit_code_0(pg: Database, tmp_path: Path) -> None:
+    """It opens no revision; its gate stays closed."""
+    shop = open_shop(tmp_path, pg)
+    shop.upgrade("b2")
+    text = page(block("SELECT 1 AS x", level="warn"), name="watch")
+    (shop.root / "runbooks" / "watch.md").write_text(text)
+    codes = []
+    for command in ("verify watch", "gate watch/one"):
+        done = run_program(["pipestate", *command.split()], cwd=shop.root, environment=os.environ)
+        codes.append(done.returncode)
+        assert done.stdout.startswith("Closed: watch/one (no blocking check applies here).")
+    assert codes == [0, 1]
+
+
+TRIGGER = (
+    "CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN new.old_status := 'x'; RETURN new; END $$",
+    "CREATE TRIGGER keeper BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION keep()",
+)
+SQLITE_TRIGGER = (
+    "CREATE TRIGGER keeper AFTER INSERT ON order_log BEGIN UPDATE orders SET old_status = 'x'; END",
+)
+
+
+def refused_early(shop: Shop, *, said: str) -> None:
+    """`gate` and `plan` say what `alembic upgrade head` then says, and `gate` exits with 1."""
+    (shop.root / "fleet.txt").write_text(f"{shop.database.text}\n")
+    for command, code in (
+        ("gate ready", 1),
+        ("gate ready --json", 1),
+        ("gate ready --wait 1s", 1),
+        ("verify", 0),
+        ("plan", 0),
+        ("fleet gate shop/ready --databases fleet.txt", 0),
+        ("fleet plan --databases fleet.txt", 0),
+    ):
+        done = run_program(["pipestate", *command.split()], cwd=shop.root, environment=os.environ)
+        shown = done.stdout + done.stderr
+        assert done.returncode == code, (command, shown)
+        assert "An upgrade would refuse revision c3:" in shown, command
+        assert said in shown, command
+        assert "alembic upgrade head" not in done.stdout
+    with pytest.raises(Exception, match=re.escape(said)):
+        shop.upgrade("head")
+    assert shop.version() == "b2"
+
+
+def test_a_missing_ledger_is_said_before_the_upgrade(pg: Database, tmp_path: Path) -> None:
+    shop = open_shop(tmp_path, pg)
+    (shop.root / "migrations" / "versions" / "b2_ledger.py").write_text(
+        'revision, down_revision = "b2", "a1"\n\n\ndef upgrade():\n    pass\n\n\ndef downgrade():\n    pass\n'
+    )
+    shop.upgrade("b2")
+    shop.fill()
+    pg.run("UPDATE orders SET status = 'new' WHERE status IS NULL")
+    shop.approve()
+    refused_early(shop, said="this database has no ledger")
+
+
+def test_a_ledger_that_a_pending_revision_installs_is_not_missed(pg: Database, tmp_path: Path) -> None:
+    shop = open_shop(tmp_path, pg)
+    runbook = shop.root / "runbooks" / "shop.md"
+    runbook.write_text(runbook.read_text().replace('from: "b2"', 'from: "a1"'))
+    shop.upgrade("a1")
+    shop.approve()
+    done = run_program(["pipestate", "gate", "ready"], cwd=shop.root, environment=os.environ)
+    assert (done.returncode, "refuse" in done.stdout) == (0, False), done.stdout
+
+
+def test_a_trigger_that_names_a_hidden_column_is_said_before_the_upgrade(
+    database: Database, tmp_path: Path
+) -> None:
+    shop = open_shop(tmp_path, database)
+    shop.upgrade("b2")
+    shop.fill()
+    shop.approve()
+    database.run(*(SQLITE_TRIGGER if database.is_sqlite else TRIGGER))
+    said = "old_status cannot be dropped while others depend on it: trigger keeper"
+    refused_early(
+        shop,
+        said=said if database.is_sqlite else "the trigger keeper of public.orders runs ",
+    )
+    database.run("DROP TRIGGER keeper" + (" " if database.is_sqlite else " ON orders"))
+    done = run_program(["pipestate", "gate", "ready"], cwd=shop.root, environment=os.environ)
+    assert done.returncode == 0, done.stdout
+    shop.upgrade("head")
+    assert shop.version() == "d4"
+
+
+def test_a_variable_that_names_another_database_than_the_ini_is_said(pg: Database, tmp_path: Path) -> None:
+    shop = open_shop(tmp_path, pg)
+    shop.upgrade("b2")
+    (tmp_path / "other").mkdir()
+    with sqlite3.connect(tmp_path / "other" / "staging.db") as driver:
+        driver.execute("CREATE TABLE other (id integer)")
+    other = f"sqlite:///{tmp_path}/other/staging.db"
+    environment = {**os.environ, "DATABASE_URL": other}
+    said = f"warning: a variable names {other}, and sqlalchemy.url names postgresql://"
+    for command in ("plan", "gate ready", "verify"):
+        done = run_program(["pipestate", *command.split()], cwd=shop.root, environment=environment)
+        assert said in done.stderr, (command, done.stderr)
+        assert "plain `alembic` migrates the latter" in done.stderr
+        assert "staging.db" in done.stdout
+        assert "alembic upgrade" not in done.stdout
+    for environment in (
+        {**os.environ, "DATABASE_URL": pg.text},
+        {**os.environ, "DATABASE_URL": pg.text.replace("postgresql://", "postgres://")},
+    ):
+        done = run_program(["pipestate", "plan"], cwd=shop.root, environment=environment)
+        assert "variable" not in done.stderr, done.stderr
+    env_py = shop.root / "migrations" / "env.py"
+    env_py.write_text("import os\nos.environ.get('DATABASE_URL')\n" + env_py.read_text())
+    done = run_program(
+        ["pipestate", "plan"], cwd=shop.root, environment={**os.environ, "DATABASE_URL": other}
+    )
+    assert "variable" not in done.stderr

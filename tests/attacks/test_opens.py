@@ -246,7 +246,7 @@ def test_a_gate_that_has_nothing_to_ask_says_that_nothing_was_asked(gated: Proje
         ("-- require: recent", "-- from: c3\n-- require: recent"),
         ("-- require: rows", "-- from: c3\n-- require: rows"),
     )
-    said = "the gate orders/ready is closed: no check applies here and blocks, so"
+    said = "the gate orders/ready is closed: no blocking check applies here, so"
     assert_refused(gated.alembic("upgrade", "head"), gated.database, said)
 
 

@@ -111,7 +111,9 @@ def gate(
     from pipestate.project.phases import load_runbooks
 
     books = load_runbooks(project, phase)
-    question = make_request(project, books, [phase], version_table=version_table, timeout_s=timeout)
+    question = make_request(
+        project, books, [phase], version_table=version_table, timeout_s=timeout, of_gate=True
+    )
     ask(question, databases, jobs, json_=json_)
 
 

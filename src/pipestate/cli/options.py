@@ -8,6 +8,7 @@ optional. Project is a project alone, and Named holds the options that name one.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pipestate.core.errors import PipestateError
-from pipestate.database.urls import known_url, resolve_url, shown
+from pipestate.database.urls import known_url, parse_url, place_of, resolve_url, shown
 from pipestate.project.find import Calls, Named, Project, find_project
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ class Target:
     url: "URL"
     calls: Calls
     version_table: str | None = None
+    warnings: tuple[str, ...] = ()
 
     @cached_property
     def chain(self) -> "Chain":
@@ -172,11 +174,28 @@ def project_options(function: Callable[..., Any]) -> Callable[..., Any]:
         if first.annotation is TargetIfAny:
             return function(TargetIfAny(project, known_url(database_url, ini_url=ini_url), table), **given)
         url = resolve_url(database_url, ini_url=ini_url)
-        calls = Calls(project.named, shown(url) if database_url else None)
-        return function(Target(project, url, calls, table), **given)
+        other = None if database_url else other_database(project, url)
+        calls = Calls(project.named, shown(url) if database_url or other else None)
+        return function(Target(project, url, calls, table, (other,) if other else ()), **given)
 
     options = PROJECT_OPTIONS | (DATABASE_OPTIONS if on_database else {})
     return with_options(command, function, rest, options)
+
+
+_READS_VARIABLES = re.compile(r"\benviron\b|\bgetenv\b|DATABASE_URL|pipestate\.environment import .*\brun\b")
+
+
+def other_database(project: Project, url: "URL") -> str | None:
+    """Warn if a variable names this database, and the ini another one, which plain Alembic would migrate."""
+    with suppress(PipestateError, OSError):
+        own = parse_url(project.option("sqlalchemy.url") or "")
+        env_py = (project.scripts / "env.py").read_text(encoding="utf-8", errors="replace")
+        if place_of(own) != place_of(url) and not _READS_VARIABLES.search(env_py):
+            return (
+                f"a variable names {shown(url)}, and sqlalchemy.url names {shown(own)}: plain `alembic` migrates "
+                "the latter, unless env.py takes the URL from elsewhere"
+            )
+    return None
 
 
 def with_options(

@@ -188,6 +188,7 @@ def check(
     from pipestate.database import connections as db
     from pipestate.ledger.drift import edited_files
     from pipestate.project.phases import resolve_opens
+    from pipestate.status.obstacles import find_obstacles
     from pipestate.verify.checks import find_phases
     from pipestate.verify.run import EVIDENCE_ROWS, verify_on
     from pipestate.verify.session_safety import refuse_planted
@@ -207,7 +208,13 @@ def check(
             on_check=lambda check, number, total: tell(f"check {number} of {total}: {check}"),
             most=most or EVIDENCE_ROWS,
         )
-    return replace(report, warnings=(*report.warnings, *edited))
+        obstacles = find_obstacles(connection, to.chain, position.applied, report)
+    return replace(
+        report,
+        warnings=(*report.warnings, *edited, *to.warnings),
+        of_gate=command == "gate",
+        obstacles=obstacles,
+    )
 
 
 def write_down(to: Target, report: "Report") -> None:

@@ -172,6 +172,19 @@ def shown(url: "URL") -> str:
     return plain(address + mark + query.replace("%2F", "/").replace("%3A", ":"))
 
 
+def place_of(url: "URL") -> tuple[object, ...]:
+    """Return what tells databases apart, without user and options."""
+    from pipestate.database.connections import engine_of
+
+    if engine_of(url).IS_FILE:
+        return (os.path.realpath(url.database or ""),)
+    return (
+        url.host or url.query.get("host"),
+        url.port or url.query.get("port"),
+        url.database or url.username,
+    )
+
+
 def name_and_place(url: str) -> tuple[str, str]:
     """Return a database's name and its host, for people: a socket is on this machine, a file is its own place.
 

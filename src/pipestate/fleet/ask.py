@@ -21,6 +21,7 @@ from pipestate.project.phases import resolve_opens
 from pipestate.project.revision_files import read_chain
 from pipestate.project.version_table import Locator, locator, set_found_version_table
 from pipestate.runbook.model import Runbook
+from pipestate.status.obstacles import find_obstacles
 from pipestate.status.plan import plan
 from pipestate.verify.checks import Phases, find_phases
 from pipestate.verify.read import explain, guarded
@@ -132,6 +133,7 @@ class FleetRequest:
     record: bool = False
     compare: bool = False
     calls: Calls | None = None
+    of_gate: bool = False
 
 
 def ask(request: FleetRequest, tenant: Tenant, finished: Collection[str] = ()) -> Answer:
@@ -160,11 +162,14 @@ def _ask(request: FleetRequest, tenant: Tenant, finished: Collection[str]) -> An
         report = verify_on(
             connection, tenant.url, phases, position, timeout_s=request.timeout_s, evidence=False
         )
+        if request.of_gate or request.calls is not None:
+            obstacles = find_obstacles(connection, request.locate.chain, position.applied, report)
+            report = replace(report, of_gate=request.of_gate, warnings=(*report.warnings, *obstacles))
         answer = _answer(tenant, report, edited_files(connection, position))
         if request.compare:
             answer = _compared(connection, request, tenant, answer)
     if request.calls is not None:
-        found = plan(request.locate.chain, report, request.calls)
+        found = plan(request.locate.chain, replace(report, obstacles=obstacles), request.calls)
         waiting = tuple(step.revision for step in found.steps if not step.applied)
         answer = replace(answer, pending=waiting, next=found.advice, exit_code=0)
     if request.record:
@@ -236,6 +241,7 @@ def make_request(
     record: bool = False,
     compare: bool = False,
     planned: bool = False,
+    of_gate: bool = False,
 ) -> FleetRequest:
     """Select the checks of these runbooks, or of named phases; refuse a runbook with a broken `opens`."""
     asked = dict.fromkeys(book for book, _ in find_phases(books, names))
@@ -243,4 +249,6 @@ def make_request(
     phases = find_phases(resolve_opens(chain, asked, project.named), names)
     calls = Calls(project.named) if planned else None
     locate = locator(project, chain, version_table)
-    return FleetRequest(phases, locate, timeout_s, record=record, compare=compare, calls=calls)
+    return FleetRequest(
+        phases, locate, timeout_s, record=record, compare=compare, calls=calls, of_gate=of_gate
+    )

@@ -36,7 +36,7 @@ from pipestate.project.find import Project
 from pipestate.project.graph import find_targets
 from pipestate.project.phases import locate_runbooks
 from pipestate.runbook.files import default_runbooks
-from pipestate.verify.report import Gate
+from pipestate.verify.report import NO_BLOCKING, Gate
 
 DEFAULT_WAVES = "1,10%,100%"
 T = TypeVar("T")
@@ -234,7 +234,7 @@ class _WaveRun:
 
 
 def worse(before: Sequence[PhaseFound], after: Sequence[PhaseFound], *, required: bool) -> Iterator[str]:
-    """List the blocking checks that failed only after an upgrade; with `required`, all that fail.
+    """List the blocking checks that failed only after an upgrade; with `required`, all that fail or are missing.
 
     Phases that did not apply before are skipped: their backfill, for example, has yet to run.
     """
@@ -245,3 +245,5 @@ def worse(before: Sequence[PhaseFound], after: Sequence[PhaseFound], *, required
             is_new = phase.name in asked and (phase.name, wrong.check) not in known
             if wrong.level == "block" and phase.gate is Gate.CLOSED and (required or is_new):
                 yield f"{phase.name}/{wrong.check}: {wrong.message}"
+        if required and phase.gate is Gate.CLOSED and not phase.closed_by:
+            yield f"{phase.name}: {NO_BLOCKING}"

@@ -4,18 +4,21 @@ A test names each one that a new Alembic has changed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from alembic import command, op
 from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
-from alembic.runtime.migration import MigrationContext
+from alembic.runtime.migration import HeadMaintainer, MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Table
 
 from pipestate.core.errors import ConfigError
+from pipestate.core.text import listed
 from pipestate.database.connections import engine_of
 from pipestate.migration.run import run_of
 from pipestate.project.find import Calls, Named
@@ -33,6 +36,39 @@ def environment_of(context: Any) -> EnvironmentContext:
 def is_configured(environment: EnvironmentContext) -> bool:
     """Say whether `context.configure(...)` has run."""
     return environment._migration_context is not None
+
+
+_STEPS: WeakKeyDictionary[MigrationContext, list[str]] = WeakKeyDictionary()
+
+
+def _remember_steps() -> None:
+    """Remember the steps of each context: a guard at the end of env.py must name what has run without it."""
+    update = HeadMaintainer.update_to_step
+
+    @wraps(update)
+    def update_to_step(self: HeadMaintainer, step: Any) -> None:
+        update(self, step)
+        _STEPS.setdefault(self.context, []).append(str(step))
+
+    HeadMaintainer.update_to_step = update_to_step  # type: ignore[method-assign]
+
+
+_remember_steps()
+
+
+def describe_unguarded(environment: EnvironmentContext) -> str:
+    """Name the steps that ran without the guard, and say what stays of them."""
+    steps, migration = _STEPS.get(environment.get_context(), []), environment.get_context()
+    if not steps:
+        return "no revision has run"
+    connection = migration.connection
+    if migration.as_sql:
+        kept = "wrote the script of {}, which nothing protects: do not use it"
+    elif connection is not None and not connection.closed and connection.in_transaction():
+        kept = "ran {}, and what is not committed yet is rolled back: alembic current"
+    else:
+        kept = "ran {}, which stays"
+    return f"it {kept.format(listed(steps, most=len(steps)))}"
 
 
 def wrap_migrations(context: MigrationContext, wrap: Callable[[Steps], Steps]) -> None:

@@ -29,7 +29,7 @@ from alembic import op
 from alembic.runtime.migration import MigrationContext
 
 from pipestate.core.errors import PipestateError
-from pipestate.core.text import many, place, plain
+from pipestate.core.text import listed, many, place, plain
 from pipestate.database import connections as db
 from pipestate.database.interrupt import listen
 from pipestate.migration import sql
@@ -55,7 +55,7 @@ from pipestate.migration.request import (
     running_revision,
     undo,
 )
-from pipestate.migration.run import current_run, read_settings, timeout_of
+from pipestate.migration.run import current_run, read_settings, run_of, timeout_of
 from pipestate.project.find import Calls
 from pipestate.runbook.model import Check
 from pipestate.verify.checks import SelectedCheck
@@ -80,12 +80,27 @@ PREPARED = (
 )
 EARLIER_STAY = f"{NOTHING_DONE}, and the revisions before it stay"
 ALL_BACK = "all of this run, which is one transaction, is rolled back"
+SINCE_COMMIT = (
+    "all of this run since its last commit, which an earlier revision made, is rolled back: alembic current"
+)
 NOT_OURS = f"{NOTHING_DONE}; this run is in a transaction that Alembic did not begin, and ends with it"
 
 
 def what_was_done() -> str:
     """Describe the state that a closed gate leaves behind."""
-    return PREPARED if current_run().part else NOTHING_DONE
+    return _after_commits() or NOTHING_DONE
+
+
+def _after_commits() -> str | None:
+    """Describe a state in which this revision has committed before its gate; None if it has not."""
+    run = current_run()
+    if run.part:
+        return PREPARED
+    return (
+        f"nothing more of this revision was done: it had committed {listed(run.committed)}"
+        if run.committed
+        else None
+    )
 
 
 class GateClosed(MigrationError):
@@ -98,10 +113,7 @@ class GateClosed(MigrationError):
         self.revision = revision
         ((runbook, phase),) = report.phases()
         name = f"{runbook.name}/{phase.name}"
-        lines = [
-            f"the gate {name} is closed: {count_closing(phase.checks)}, so "
-            f"{PREPARED if current_run().part else kept}"
-        ]
+        lines = [f"the gate {name} is closed: {count_closing(phase.checks)}, so {_after_commits() or kept}"]
         for verdict in (verdict for verdict in phase.checks if verdict.closes):
             advised = verdict.advice is not None and verdict.advice.source != verdict.source
             where = "" if advised else f" ({place(verdict.source)})"
@@ -277,7 +289,7 @@ def _closed(context: MigrationContext, request: GateRequest, report: Report) -> 
         kept = NOT_OURS
     else:
         each = has_own_transactions(context) or not context.impl.transactional_ddl
-        kept = EARLIER_STAY if each else ALL_BACK
+        kept = EARLIER_STAY if each else SINCE_COMMIT if run_of(context).has_committed else ALL_BACK
     return GateClosed(report, calls_of(context.config), revision=request.revision, kept=kept)
 
 

@@ -14,9 +14,9 @@
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,23 @@ from pipestate.core.errors import PipestateError
 from pipestate.database.connections import name_of
 from pipestate.database.interrupt import listen
 from pipestate.ledger.tables import SCHEMA, ledger_on
-from pipestate.migration.alembic import Steps, environment_of, is_configured, wrap_migrations
+from pipestate.migration.alembic import (
+    Steps,
+    calls_of,
+    describe_unguarded,
+    environment_of,
+    is_configured,
+    wrap_migrations,
+)
 from pipestate.migration.engine import ENGINES, engine_of
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.losses import guarded_run
 from pipestate.migration.recording import record, record_at_end_of_script, record_run
 from pipestate.migration.request import has_passed, is_marked, runbooks_of
-from pipestate.migration.run import read_without_values, run_of
+from pipestate.migration.run import describe_undo, read_without_values, run_of
+from pipestate.project.find import Calls
 from pipestate.project.revision_files import asks, read_gates
-from pipestate.runbook.files import every_runbook
+from pipestate.runbook.files import readable_runbooks
 from pipestate.runbook.model import Phase, Runbook
 
 
@@ -126,8 +134,8 @@ def _broken_references(migration: MigrationContext) -> set[tuple[Any, ...]]:
 
 
 TOO_LATE = (
-    "guard(context) stands behind context.configure(...), where it guards nothing: put it at the top of "
-    "env.py, at module level; nothing was done"
+    "guard(context) stands behind context.configure(...), so this run was not guarded: {ran}. Put it at the top "
+    "of env.py, at module level"
 )
 ARCHIVE = "pipestate_archive"
 # Names of soft-dropped columns, of objects that remain on them, and of their marker.
@@ -141,7 +149,7 @@ def guard(context: Any, *, since: str | None = None) -> None:
     """
     environment = environment_of(context)
     if is_configured(environment):
-        raise MigrationError(TOO_LATE)
+        raise MigrationError(TOO_LATE.format(ran=describe_unguarded(environment)))
     configure = environment.configure
     read_without_values(environment.config)
 
@@ -207,10 +215,11 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
     def run_step(migration: MigrationContext, step: RevisionStep, change: Callable[[], None]) -> None:
         run = run_of(migration)
         run.revision, run.part, run.is_autocommit = step.revision.revision, 0, False
+        run.committed = []
         run.is_upgrade, run.began = step.is_upgrade, time.monotonic()
         run.empty_tables, run.is_evaluated, run.passed_gates = set(), None, set()
         if step.is_upgrade:
-            gates.require_named(step.revision)
+            gates.require_named(step.revision, calls_of(migration.config))
         if not migration.as_sql and migration.connection is not None and run.has_ledger is not False:
             engine_of(migration).require_recordable(migration.connection)
 
@@ -219,7 +228,7 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
             change()
             for table, rowid, parent, _ in _broken_references(migration) - broken:
                 raise MigrationError(
-                    f"row {rowid} of {table} would point at no row of {parent}: nothing was changed"
+                    f"row {rowid} of {table} would point at no row of {parent}, {describe_undo(run)}"
                 )
             if step.is_upgrade:
                 gates.require_passed(migration, run.revision)
@@ -247,16 +256,28 @@ def changes_something(environment: EnvironmentContext) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RequiredGates:
-    """The project's runbooks; `missing` means that a revision names a gate and there is no runbook."""
+    """The project's runbooks; `missing` means that a revision names a gate and there is no runbook.
+
+    A faulty one stops only the revisions that it may open.
+    """
 
     runbooks: Sequence[Runbook] = ()
     missing: str | None = None
+    faulty: Mapping[Path, PipestateError] = field(default_factory=dict)
 
-    def require_named(self, script: Script) -> None:
+    def require_named(self, script: Script, calls: Calls) -> None:
         """Refuse, before its first statement, a revision that omits a gate that opens it from its file."""
         if self.missing is not None:
             raise MigrationError(self.missing)
         named = _named_gates(script)
+        for path, error in self.faulty.items():
+            from pipestate.runbook.parse import may_open
+
+            if may_open(path, script.revision, named):
+                raise MigrationError(
+                    f"{error}; this runbook may hold a gate of revision {script.revision}, so nothing of it was run: "
+                    f"{calls.pipestate(f'runbook lint {path}')}"
+                )
         for runbook, phase in self._gates_of(script):
             if not asks(named, runbook, phase):
                 raise MigrationError(
@@ -277,9 +298,9 @@ class RequiredGates:
         )
         if gates:
             ran = "would run, by this script," if migration.as_sql else "ran"
-            kept = "do not use it" if migration.as_sql else "what it has not committed itself is rolled back"
+            kept = ": do not use it" if migration.as_sql else f", {describe_undo(run_of(migration))}"
             raise MigrationError(
-                f"revision {revision} {ran} without passing the gate {gates}: {kept}. Ask the gate with "
+                f"revision {revision} {ran} without passing the gate {gates}{kept}. Ask the gate with "
                 "`with gate(...)`, or make it a Contract"
             )
 
@@ -298,17 +319,14 @@ class RequiredGates:
 
 
 def read_required_gates(migration: MigrationContext) -> RequiredGates:
-    """Read the project's runbooks; an invalid one stops the migration before it begins."""
+    """Read the project's runbooks; refuse one that opens an unknown revision."""
     if migration.script is None:
         return RequiredGates()
     directory = runbooks_of(migration)
-    try:
-        runbooks = every_runbook(directory)
-    except PipestateError as error:
-        raise MigrationError(str(error)) from None
-    if runbooks:
+    runbooks, faulty = readable_runbooks(directory)
+    if runbooks or faulty:
         _refuse_unknown(migration.script, runbooks)
-        return RequiredGates(runbooks)
+        return RequiredGates(runbooks, faulty=faulty)
     for script in migration.script.walk_revisions():
         if gates := _named_gates(script):
             missing = (

@@ -21,7 +21,7 @@ from pipestate.ledger.tables import SCHEMA
 from pipestate.migration.alembic import calls_of
 from pipestate.migration.failure import MigrationError, translate_errors, warn
 from pipestate.migration.request import force_reason, is_covered, is_marked
-from pipestate.migration.run import GuardSettings, read_settings, run_of
+from pipestate.migration.run import GuardSettings, describe_undo, read_settings, run_of
 
 SHOWN = 6  # names in one sentence
 
@@ -250,7 +250,11 @@ def _record(connection: Connection | None, revision: str, losses: Sequence[Loss]
 
 def _refusal(migration: MigrationContext, step: RevisionStep, losses: Sequence[Loss], *, undone: bool) -> str:
     direction = "upgrade" if step.is_upgrade else "downgrade"
-    told = "so it was rolled back" if undone else "and has committed that by itself: restore it from a backup"
+    told = (
+        describe_undo(run_of(migration))
+        if undone
+        else "and has committed that by itself: restore it from a backup"
+    )
     contract = f"put it behind a gate: {contract_command(losses)}; or " if step.is_upgrade else ""
     return (
         f"the {direction} of revision {step.revision.revision} loses {listed(losses)}, {told}. To go on, "

@@ -15,10 +15,10 @@ from typing import Any
 from sqlalchemy import Connection
 from sqlalchemy.util import await_only
 
-from pipestate.core.text import plain
+from pipestate.core.text import listed, plain
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
-from pipestate.migration.run import GuardSettings
+from pipestate.migration.run import GuardSettings, current_run
 from pipestate.runbook.statement import tokens
 
 
@@ -222,7 +222,7 @@ class Patience:
             self.said_at = now
             patience = f"trying for up to {self.settings.lock_patience_s:g} s"
             print(
-                f"waiting for a lock for `{_short(statement)}`: {plain(blockers)}; {patience}",
+                f"waiting for a lock for `{short(statement)}`: {plain(blockers)}; {patience}",
                 file=sys.stderr,
                 flush=True,
             )
@@ -329,13 +329,15 @@ def _root(node: ast.expr) -> str:
 
 
 def _gave_up(statement: str, blockers: str) -> str:
+    committed = current_run().committed
+    kept = f"it had committed {listed(committed)}" if committed else "nothing of this revision was kept"
     return (
-        f"the lock for `{_short(statement)}` did not come: {plain(blockers)}. End that transaction or wait "
-        "for it, then run the same again: nothing of this revision was kept"
+        f"the lock for `{short(statement)}` did not come: {plain(blockers)}. End that transaction or wait "
+        f"for it, then run the same again: {kept}"
     )
 
 
-def _short(statement: str) -> str:
+def short(statement: str) -> str:
     text = plain(" ".join(statement.split()))
     return text if len(text) <= 80 else f"{text[:79]}…"
 

@@ -20,6 +20,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import URL, make_url
 
 from pipestate.core.errors import ConfigError
+from pipestate.core.text import listed
 from pipestate.database.urls import resolve_url
 from pipestate.migration.failure import MigrationError
 from pipestate.verify.run import DEFAULT_TIMEOUT_S
@@ -41,6 +42,7 @@ class MigrationRun:
     heads: Collection[str] | None = None  # after the last revision that was applied
     has_ledger: bool | None = None  # after the last revision that was applied
     has_warned_of_ledger: bool = False
+    has_committed: bool = False  # a revision has committed before its end
     forced: str | None = None  # the gate that a reason without a name has forced
     output: "GuardedOutput | None" = None  # of a script, after its first gate
     # The revision that runs.
@@ -48,6 +50,7 @@ class MigrationRun:
     is_upgrade: bool | None = None
     began: float = 0.0
     part: int = 0  # how often this revision has committed
+    committed: list[str] = field(default_factory=list)  # statements of this revision that stay
     is_autocommit: bool = False  # each statement commits by itself
     passed_gates: set[str] = field(default_factory=set)
     marked: str | None = None  # the last revision that passed its gate
@@ -61,6 +64,13 @@ class MigrationRun:
     has_script_functions: bool = False  # the guard's, at the head of a script
     gate_body: tuple[str, tuple[str, ...]] | None = None  # inside a gate: its revision, its locked tables
     dropped: tuple[str, list[dict[str, Any]], str | None] | None = None  # revision, objects, reason
+
+
+def describe_undo(run: MigrationRun) -> str:
+    """Say what was undone of a revision that failed, and name what it had committed."""
+    if not run.committed:
+        return "so it was rolled back"
+    return f"and only the rest was rolled back: it had committed {listed(run.committed)}"
 
 
 SCHEMAS = "pipestate_schemas"  # in config.attributes: the search path of a tenant

@@ -25,8 +25,10 @@ from pipestate.migration.patience import (
     driver_state,
     is_autocommit,
     only_operations,
+    short,
 )
 from pipestate.migration.request import force_reason
+from pipestate.migration.run import run_of
 from pipestate.migration.statements import (
     COMMITS,
     StatementKind,
@@ -41,6 +43,7 @@ NO_BLOCK, ENDS_ITSELF = "25001", "2D000"
 # Texts that describe a loss; inserted rows do not.
 _TELLING = re.compile(r"(?i)\b(alter|truncate|rename|using|delete|select)\b")
 _LONGEST_TEXT = 20_000
+_READING = ("SELECT", "SHOW", "SET", "PRAGMA", "VALUES", "EXPLAIN", "SAVEPOINT", "RELEASE")
 
 
 def run_guarded(
@@ -67,6 +70,7 @@ class GuardedStep:
     is_ours: bool = False  # statements of the guard are not compared
     before: Any = None
     statements: list[str] = field(default_factory=list)
+    pending: list[str] = field(default_factory=list)  # statements that no commit has followed yet
     patience: Patience = field(init=False)
     is_plain: bool = field(init=False)  # the step contains only operations
 
@@ -106,6 +110,7 @@ class GuardedStep:
                 self.engine.roll_back(self.connection)
                 self.is_fresh = True
                 self.statements.clear()
+                self.pending.clear()
                 if self.patience.holds_strong_lock():
                     raise
                 self.patience.wait()
@@ -201,6 +206,14 @@ class GuardedStep:
             self.bound = self.began = False
             self.connection.connection.rollback()
             raise
+        self._note_commit()
+
+    def _note_commit(self) -> None:
+        """Remember for messages what no rollback can undo any more."""
+        run = run_of(self.migration)
+        run.has_committed = True
+        run.committed += self.pending
+        self.pending.clear()
 
     def _execute(self, statement: str, call: Callable[[], None]) -> None:
         dialect = self.connection.dialect.name
@@ -212,8 +225,10 @@ class GuardedStep:
             )
         if kind is StatementKind.COMMIT:
             self._close()
+            self._note_commit()
         elif kind is StatementKind.ROLLBACK:
             self.bound = False
+            self.pending.clear()
         if kind in (StatementKind.COMMIT, StatementKind.ROLLBACK, StatementKind.BEGIN):
             call()
             return
@@ -221,11 +236,13 @@ class GuardedStep:
         if self.began and kind is StatementKind.FREE:
             self._close()
             call()
+            self._note_commit()
             self._begin()
         elif self.bound:
             self._run_bound(statement, kind, call)
         elif kind in (StatementKind.FREE, StatementKind.SETTING):
             call()
+            self._note_commit()
         else:
             self._run_alone(statement, kind, call)
 
@@ -238,6 +255,8 @@ class GuardedStep:
             self.patience.timeout_is_own = True
         if fault := self.engine.prepare_statement(self.connection, statement, self.before, self.run.memory):
             raise MigrationError(f"revision {self.step.revision.revision} {fault}")
+        if first_word(statement) not in _READING:
+            self.pending.append(f"`{short(statement)}`")
         if _TELLING.search(statement, 0, _LONGEST_TEXT):
             self.statements.append(statement[:_LONGEST_TEXT])
 
@@ -264,6 +283,7 @@ class GuardedStep:
             if not self._may_run_bare(statement, driver_state(error)):
                 raise
             call()
+            self._note_commit()
             self.run.catalogue = None  # it has committed, and released its locks
             self.before = self.run.current(self.connection, self.engine.read_catalogue)
             return
@@ -274,6 +294,7 @@ class GuardedStep:
             raise
         ask_driver(self.connection, "COMMIT")
         self.statements.clear()
+        self._note_commit()
 
     def _may_run_bare(self, statement: str, state: str | None) -> bool:
         """Say whether a statement that refuses a transaction may run without one."""

@@ -33,9 +33,8 @@ from pipestate.migration.request import SEVERAL, read_reasons
 from pipestate.migration.run import SCHEMAS
 from pipestate.project.find import Calls, Project
 from pipestate.project.graph import Chain, ends, next_batch
-from pipestate.project.phases import resolve_opens
 from pipestate.project.version_table import Locator
-from pipestate.runbook.files import every_runbook
+from pipestate.runbook.files import readable_runbooks
 
 OTHER = (
     "env.py would migrate {other}, not {named}, so nothing was done: it takes its URL from settings of its "
@@ -114,8 +113,8 @@ class Upgrade:
 def make_upgrade(
     project: Project, chain: Chain, locate: Locator, url: URL, arguments: Sequence[str] = ()
 ) -> Upgrade:
-    """Collect the parts of an upgrade; refuse a runbook with a wrong `opens`."""
-    books = resolve_opens(chain, every_runbook(project.runbooks), project.named)
+    """Collect the parts of an upgrade; the guard refuses what a faulty runbook may open."""
+    books, _ = readable_runbooks(project.runbooks)
     opened = {revision for book in books for phase in book.phases for revision in phase.opens}
     asking = {revision.id for revision in chain if revision.gates}
     return Upgrade(url, project, chain, locate, frozenset(opened | asking), arguments=tuple(arguments))

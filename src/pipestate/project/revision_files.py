@@ -43,6 +43,31 @@ def gates_of(tree: ast.Module) -> tuple[str, ...]:
 
     Calls made only by its downgrade are ignored.
     """
+    names, found = bound(tree.body), dict[object, None]()
+    for call in _calls(tree, ASKING):
+        given = [*call.args[:1], *(each.value for each in call.keywords if each.arg == "phase")]
+        found[literal(given[0], names) if given else None] = None
+    return tuple(phase for phase in found if isinstance(phase, str))
+
+
+def read_contracts(path: Path) -> list[tuple[dict[str, tuple[str, ...]], tuple[str, ...]]]:
+    """Read the columns that the contracts of a file hide, by table, and the triggers that they drop.
+
+    A contract whose columns or triggers are no literals is left out.
+    """
+    source = b"" if path.suffix == ".pyc" else read_source(path)
+    tree = parse(source, path) if may_ask(source) else ast.Module([], [])
+    names, found = bound(tree.body), []
+    for call in _calls(tree, ("Contract",)):
+        given = {each.arg: literal(each.value, names) for each in call.keywords}
+        columns, triggers = given.get("columns", ()), given.get("drop_triggers", ())
+        if isinstance(columns, tuple) and isinstance(triggers, tuple):
+            found.append((dict(columns), triggers))
+    return found
+
+
+def _calls(tree: ast.Module, functions: Container[str]) -> list[ast.Call]:
+    """List the calls of these functions of pipestate, except those made only by a downgrade."""
     calls: list[ast.Call] = []
     aliases: dict[str, str] = {}
     for statement in tree.body:
@@ -52,17 +77,11 @@ def gates_of(tree: ast.Module) -> tuple[str, ...]:
                 calls.append(node)
             elif isinstance(node, ast.Import | ast.ImportFrom):
                 aliases |= imported_names(node)
-    names = bound(tree.body)
-    found: dict[object, None] = {}
-    for call in calls:
-        if _asks(call.func, aliases):
-            given = [*call.args[:1], *(each.value for each in call.keywords if each.arg == "phase")]
-            found[literal(given[0], names) if given else None] = None
-    return tuple(phase for phase in found if isinstance(phase, str))
+    return [call for call in calls if _is_one_of(functions, call.func, aliases)]
 
 
-def _asks(function: ast.expr, aliases: dict[str, str]) -> bool:
-    """Tell whether a call is a gate function of pipestate, under any imported name."""
+def _is_one_of(functions: Container[str], function: ast.expr, aliases: dict[str, str]) -> bool:
+    """Tell whether a call is of one of these functions of pipestate, under any imported name."""
     parts: list[str] = []
     while isinstance(function, ast.Attribute):
         parts.insert(0, function.attr)
@@ -70,7 +89,7 @@ def _asks(function: ast.expr, aliases: dict[str, str]) -> bool:
     if not isinstance(function, ast.Name) or function.id not in aliases:
         return False
     package, *middle = [*aliases[function.id].split("."), *parts]
-    return package == "pipestate" and bool(middle) and middle[-1] in ASKING
+    return package == "pipestate" and bool(middle) and middle[-1] in functions
 
 
 # Ledger in a chain: find the revisions that install or change it.
@@ -93,7 +112,10 @@ def installs_ledger(path: Path) -> bool:
 
 def changes_ledger(path: Path) -> bool:
     """Tell whether any function of a revision installs or removes the ledger."""
-    return any(called_name(node) in CHANGING for node in ast.walk(_ledger_tree(path)))
+    names = (
+        getattr(node, "id", None) or getattr(node, "attr", None) for node in ast.walk(_ledger_tree(path))
+    )
+    return not set(CHANGING).isdisjoint(names)
 
 
 def _ledger_tree(path: Path) -> ast.Module:

@@ -54,7 +54,10 @@ def bound(body: list[ast.stmt]) -> dict[str, ast.expr | None]:
 
 
 def literal(node: ast.expr | None, names: Names, *, depth: int = 0) -> object:
-    """Evaluate a constant, a list or tuple of them, a sum of strings, or a name bound to one."""
+    """Evaluate a constant, a list or tuple of them, a sum of strings, or a name bound to one.
+
+    A mapping becomes a tuple of its pairs.
+    """
     if node is None or depth > 20:
         return UNKNOWN
     if isinstance(node, ast.Constant):
@@ -64,6 +67,11 @@ def literal(node: ast.expr | None, names: Names, *, depth: int = 0) -> object:
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
         items = tuple(literal(item, names, depth=depth + 1) for item in node.elts)
         return UNKNOWN if UNKNOWN in items else items
+    if isinstance(node, ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        return literal(
+            ast.Tuple([ast.Tuple([key or node, value]) for key, value in pairs]), names, depth=depth + 1
+        )
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         left, right = (literal(side, names, depth=depth + 1) for side in (node.left, node.right))
         return left + right if isinstance(left, str) and isinstance(right, str) else UNKNOWN

@@ -147,6 +147,8 @@ _SIGNOFF = re.compile(
     r"\[ \]\s+`(?P<id>[^`]*)`\s+\((?P<valid>[^(),]*)(?:,(?P<people>[^(),]*))?\):\s*(?P<text>.*\S)", re.DOTALL
 )
 _PEOPLE = re.compile(r"(?P<number>[1-9][0-9]?) (?:people|persons?)")
+# A box with a name in backticks, or with a validity; other items with a box are prose.
+_LIKE_ONE = re.compile(r"\[[^\]]*\][\s*_]*`|[^(]*\(\s*\d+\s*[mhd]\s*[,)]")
 _TICKED = re.compile(r"\[[xX]\]\s+`(?P<id>[^`]*)`")
 
 
@@ -155,9 +157,11 @@ def is_signoff(task: Task) -> bool:
 
 
 def read_signoff(task: Task, found: Findings) -> SignOff | None:
-    """Read the sign-off of an item, and report its faults to `found`."""
+    """Read the sign-off of an item, and report its faults to `found`; an item without a name is prose."""
     item = _SIGNOFF.fullmatch(task.text)
     if not item:
+        if not _LIKE_ONE.match(task.text):
+            return None
         fault = f"a task-list item in a phase is a sign-off: write `{SIGNOFF_FORM}`, or a plain list item without the box"
         if ticked := _TICKED.match(task.text):
             fault = (

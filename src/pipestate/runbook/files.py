@@ -1,9 +1,10 @@
 """Files of a runbook: `orders.md`, and its SQLite variants in `orders.sqlite.md`."""
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pipestate.core.errors import ConfigError, RunbookError
+from pipestate.core.errors import ConfigError, PipestateError, RunbookError
 from pipestate.core.text import from_here
 from pipestate.runbook.model import Runbook
 
@@ -110,10 +111,17 @@ def default_runbooks(directory: Path) -> list[Runbook]:
 def runbooks_at(address: str, directory: Path, *, below: int = 1) -> list[Runbook]:
     """Load the runbook that an address begins with, as `orders` in `orders/ready`; else load every runbook.
 
+    A faulty runbook that mentions the name is an error; others are left out.
     `below` is the number of names after the name of the runbook.
     """
     runbook, *names = address.split("/")
-    return [named_runbook(runbook, directory)] if len(names) >= below else every_runbook(directory)
+    if len(names) >= below:
+        return [named_runbook(runbook, directory)]
+    runbooks, faulty = readable_runbooks(directory)
+    for path, error in faulty.items():
+        if mentions(path, address.rpartition("/")[2]):
+            raise error
+    return runbooks
 
 
 def named_runbook(name: str, directory: Path) -> Runbook:
@@ -133,3 +141,23 @@ def named_runbook(name: str, directory: Path) -> Runbook:
 
 def every_runbook(directory: Path) -> list[Runbook]:
     return [load(path) for path in runbook_files(directory)]
+
+
+def readable_runbooks(directory: Path) -> tuple[list[Runbook], dict[Path, PipestateError]]:
+    """Load every runbook without a fault; return the first fault of each other one."""
+    runbooks, faulty = [], dict[Path, PipestateError]()
+    for path in runbook_files(directory):
+        try:
+            runbooks.append(load(path))
+        except PipestateError as error:
+            faulty[path] = error
+    return runbooks, faulty
+
+
+def mentions(path: Path, word: str) -> bool:
+    """Tell whether a word occurs in a file, in any encoding; a file that cannot be read may mention it."""
+    try:
+        text = path.read_bytes().replace(b"\0", b"").decode("utf-8", "replace")
+    except OSError:
+        return True
+    return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None

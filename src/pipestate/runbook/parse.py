@@ -6,8 +6,9 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
+from pipestate.core.errors import PipestateError
 from pipestate.runbook.block import read_again, read_block, read_signoff, resolve_again
-from pipestate.runbook.files import beside, read_text
+from pipestate.runbook.files import beside, mentions, read_text
 from pipestate.runbook.frontmatter import (
     FORM,
     Header,
@@ -170,10 +171,33 @@ def collect(text: str, path: str | Path, variants: str | None = None) -> tuple[R
 
 def may_be_default(path: str | Path) -> bool:
     """Read the front matter only; return False if it is valid and does not set `default`."""
+    header = _valid_header(path)
+    return header is None or header.default
+
+
+def may_open(path: Path, revision: str, gates: Iterable[str]) -> bool:
+    """Tell whether a faulty runbook may open a revision that asks these gates.
+
+    Its name and its front matter tell; with a faulty front matter, any mention counts.
+    """
+    bare = {gate for gate in gates if "/" not in gate}
+    if path.stem in {gate.partition("/")[0] for gate in gates} - bare:
+        return True
+    try:
+        header = _valid_header(path)
+    except PipestateError:
+        header = None
+    if header is None:
+        return any(mentions(path, word) for word in (revision, *bare))
+    return any(name in bare or revision in phase.opens for name, phase in header.phases.items())
+
+
+def _valid_header(path: str | Path) -> Header | None:
+    """Read the front matter only; return None if it is faulty."""
     found = Findings(str(path))
     head = _HEAD.match(_normalised(read_text(path)))
     header = _header(list(blocks(head.group() if head else "")), found)
-    return header.default or bool(found.in_order())
+    return None if found.in_order() else header
 
 
 def _normalised(text: str) -> str:

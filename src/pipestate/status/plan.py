@@ -77,6 +77,8 @@ def next_step(chain: Chain, steps: Sequence[PlannedRevision], report: Report, ca
         return f"{revision} waits for {', '.join((gate, *more))}: {calls.pipestate(f'gate {gate}')}"
     if len(chain.heads) > 1:
         return calls.pipestate("upgrade")
+    if targets[0] in gated and report.obstacles:
+        return report.obstacles[0]
     if targets[0] in gated:
         return f"the gate is open: {calls.alembic('upgrade head')}"
     return fix if closed else calls.alembic(f"upgrade {targets[0]}")

@@ -23,6 +23,7 @@ SHOWN_LENGTH = 80
 _UNSEEN = re.compile(rf"[\x00{OBEYED}\ud800-\udfff]")
 MOST_NESTED = 50
 LONGEST_ADVICE = 200
+NO_BLOCKING = "no blocking check applies here"
 
 
 class Outcome(StrEnum):
@@ -167,6 +168,8 @@ class Report(Evaluation):
     duration_ms: float
     runbooks: tuple[RunbookReport, ...]
     warnings: tuple[str, ...] = ()
+    of_gate: bool = False  # the question is whether the gates are open
+    obstacles: tuple[str, ...] = ()  # reasons for which an upgrade would refuse what an open gate opens
 
     def phases(self) -> Iterator[tuple[RunbookReport, PhaseReport]]:
         return ((runbook, phase) for runbook in self.runbooks for phase in runbook.phases)
@@ -177,13 +180,23 @@ class Report(Evaluation):
 
     @property
     def exit_code(self) -> int:
-        """0 if all passed, 1 if a gate is closed, 2 if no check ran, 3 if a check errored."""
+        """0 if all passed, 1 if a gate is closed, 2 if no check ran, 3 if a check errored.
+
+        Of a phase that opens no revision, `verify` reports failures alone: without a blocking check it has none.
+        """
         closing = [verdict.outcome for verdict in self.verdicts() if verdict.closes]
         if Outcome.ERRORED in closing:
             return 3
         if closing:
             return 1
-        return 0 if self.ran else 2
+        if not self.ran:
+            return 2
+        gates = (phase.gate for _, phase in self.phases() if phase.opens or self.of_gate)
+        return int(Gate.CLOSED in gates or (self.of_gate and bool(self.obstacles)))
+
+    @property
+    def all_warnings(self) -> tuple[str, ...]:
+        return (*self.warnings, *self.obstacles)
 
     @property
     def ok(self) -> bool:
@@ -196,9 +209,13 @@ def count(verdicts: Iterable[Verdict]) -> dict[str, int]:
 
 
 def gate_of(checks: tuple[Verdict, ...]) -> Gate:
-    """Open if every blocking check passed, and a check ran."""
-    ran = [verdict for verdict in checks if verdict.outcome is not Outcome.SKIPPED]
-    return Gate.OPEN if ran and not any(verdict.closes for verdict in ran) else Gate.CLOSED
+    """Open if at least one blocking check applied and every blocking check passed."""
+    blocking = {
+        verdict.outcome
+        for verdict in checks
+        if verdict.level is Level.BLOCK and verdict.outcome is not Outcome.SKIPPED
+    }
+    return Gate.OPEN if blocking == {Outcome.PASSED} else Gate.CLOSED
 
 
 def count_closing(checks: Iterable[Verdict]) -> str:
@@ -206,7 +223,7 @@ def count_closing(checks: Iterable[Verdict]) -> str:
     asked = [verdict for verdict in checks if verdict.outcome is not Outcome.SKIPPED]
     closing = [verdict.outcome for verdict in asked if verdict.closes]
     if not closing:
-        return "no check applies here and blocks"
+        return NO_BLOCKING
     of = f"of {many(len(asked), 'check')}"
     failed, errored = (closing.count(outcome) for outcome in (Outcome.FAILED, Outcome.ERRORED))
     if not errored:

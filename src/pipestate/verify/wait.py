@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from pipestate.core.errors import Unreachable
-from pipestate.verify.report import Gate, Outcome, Report
+from pipestate.verify.report import NO_BLOCKING, Gate, Outcome, Report
 
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 15.0
 EVALUATIONS = 60  # the number that fits into a wait, if the longest pause allows it
@@ -59,6 +59,8 @@ def what_is_missing(found: Report | Unreachable) -> str:
     if isinstance(found, Unreachable):
         return f"{found}; trying again"
     closing = [verdict for verdict in found.verdicts() if verdict.closes]
+    if not closing and found.ran:
+        return " ".join(found.obstacles) or NO_BLOCKING
     if not closing:
         return f"not asked at revision {found.database.revision or 'base'}"
     names = (

@@ -17,6 +17,7 @@ from pipestate.verify.report import (
     RunbookReport,
     Verdict,
     as_record,
+    gate_of,
     json_safe,
     shown,
 )
@@ -45,6 +46,38 @@ def test_only_what_went_wrong_closes_a_gate_or_warns(
     verdict = make_verdict(Outcome(outcome), Level(level))
 
     assert (verdict.closes, verdict.warned) == (closes, warned)
+
+
+B, W = Level.BLOCK, Level.WARN
+P, F, E, S = Outcome.PASSED, Outcome.FAILED, Outcome.ERRORED, Outcome.SKIPPED
+
+
+@pytest.mark.parametrize(
+    ("checks", "gate", "codes"),
+    [
+        ([], Gate.CLOSED, (2, 2, 2)),
+        ([(P, B)], Gate.OPEN, (0, 0, 0)),
+        ([(P, B), (F, W), (E, W), (S, B)], Gate.OPEN, (0, 0, 0)),
+        ([(P, B), (F, B)], Gate.CLOSED, (1, 1, 1)),
+        ([(P, B), (F, B), (E, B)], Gate.CLOSED, (3, 3, 3)),
+        ([(P, W)], Gate.CLOSED, (0, 1, 1)),
+        ([(F, W)], Gate.CLOSED, (0, 1, 1)),
+        ([(P, W), (S, B)], Gate.CLOSED, (0, 1, 1)),
+        ([(S, B), (S, W)], Gate.CLOSED, (2, 2, 2)),
+    ],
+)
+def test_a_gate_is_open_if_a_blocking_check_applied_and_all_passed(
+    checks: list[tuple[Outcome, Level]], gate: Gate, codes: tuple[int, int, int]
+) -> None:
+    """The codes: of `verify` for a phase that opens nothing, for one that opens a revision, and of `gate`."""
+    verdicts = tuple(make_verdict(*each) for each in checks)
+    assert gate_of(verdicts) is gate
+    found = []
+    for opens, of_gate in ((), False), (("b2",), False), ((), True):
+        book = RunbookReport("book", "book.md", "", (PhaseReport("p", gate, opens, verdicts),))
+        info = DatabaseInfo("postgresql://db/civic", "postgresql", "18.0", None, "b2")
+        found.append(Report(info, datetime.now(UTC), 1.0, (book,), of_gate=of_gate).exit_code)
+    assert tuple(found) == codes
 
 
 def report_of(*gates: Gate, opens: tuple[str, ...] = (), default: bool = True) -> Report:

@@ -23,7 +23,7 @@ VERSION = {"schema_version": 1}
 # attribute of another one. `schema_version` is a constant.
 SHAPES: Shapes = {
     # verify
-    "Report": "schema_version ok database started_at duration_ms summary warnings runbooks",
+    "Report": "schema_version ok database started_at duration_ms summary warnings=all_warnings runbooks",
     "RunbookReport": "name path phases",
     "PhaseReport": "name gate checks",
     "Verdict": "id=check_id outcome level require observed message source block duration_ms evidence evidence_rows",

@@ -50,7 +50,9 @@ class _Screen:
         return hanging(Text(said, style) if isinstance(said, str) else said, self.console, indent)
 
     def parts(self, report: Report) -> Iterator[RenderableType]:
-        yield self.line(report.answer, "bold green" if report.ok else "bold red")
+        yield self.line(
+            report.answer, "bold red" if report.addresses(Gate.CLOSED) or not report.ok else "bold green"
+        )
         yield self.line(database_line(report.database), "dim")
         for runbook, phase in report.phases():
             yield from self.phase(f"{runbook.name}/{phase.name}", phase)
@@ -164,9 +166,12 @@ def closing_line(report: Report, calls: Calls) -> str:
 
 
 def next_lines(report: Report, calls: Calls) -> list[str]:
-    """Write the next command, if there is one."""
+    """Write the next command, if there is one, or what stands in the way of the upgrade."""
+    if report.obstacles and not report.addresses(Gate.CLOSED):
+        return list(report.obstacles)
     command = report.next_command(calls)
-    fix = "" if report.ok or not report.ran else "fix what failed, then "
+    failed = any(verdict.closes for verdict in report.verdicts())
+    fix = "fix what failed, then " if failed else ""
     return [f"Next: {fix}{command}"] if command else []
 
 

@@ -18,7 +18,10 @@ else:
     __getattr__ = loader_of(
         __name__,
         {
-            "gate": "evaluate_gate evaluate_gate_again finish_gate record_gate require_gate_transaction watch_others",
+            "gate": (
+                "evaluate_gate evaluate_gate_again finish_gate ledger_fault record_gate require_gate_transaction "
+                "watch_others"
+            ),
             "gate_script": "write_gate write_schema_record",
             "indexes": "create_index drop_index",
             "ledger": "install_ledger install_objects remove_ledger remove_objects",
@@ -27,7 +30,7 @@ else:
                 "CONNECT_ARGUMENTS assert_lock assert_start broken_references hold_lock is_new "
                 "lock_tables open_session require_recordable write_head"
             ),
-            "contract": "also_locked refuse_drop refuse_other_case restore soft_drop",
+            "contract": "also_locked columns_fault refuse_drop refuse_other_case restore soft_drop",
             "step_script": "write_step",
             "tables": (
                 "add_checks add_columns add_foreign_key analyze_table comment_column create_table "

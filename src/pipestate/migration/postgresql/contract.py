@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from alembic import op
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from pipestate.ledger.record import who
 from pipestate.migration import sql
@@ -48,6 +50,21 @@ def also_locked(drop: Drop) -> str:
         "SELECT confrelid::regclass::text FROM pg_catalog.pg_constraint "
         f"WHERE contype = 'f' AND ({' OR '.join(f'({condition})' for condition in conditions)})"
     )
+
+
+def columns_fault(
+    connection: Connection, table: str, columns: Sequence[str], triggers: Sequence[str]
+) -> str | None:
+    """Say why the columns could not be dropped now; None if they can, or if this role may not call the ledger's functions."""
+    query = (
+        f"SELECT pipestate.columns_fault({sql.regclass(table)}, {_array(columns)}, {_array(triggers)}, false)"
+    )
+    try:
+        with connection.begin_nested():
+            found = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).scalar()
+    except DBAPIError:
+        return None
+    return None if found is None else str(found)
 
 
 def refuse_drop(drop: Drop) -> None:

@@ -12,10 +12,10 @@ from alembic import op
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.core.errors import ConfigError
+from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.core.text import plain
 from pipestate.database.drivers import sqlstate, warnings_of
-from pipestate.ledger.functions import require_functions
+from pipestate.ledger.functions import fault_of
 from pipestate.ledger.record import who
 from pipestate.ledger.state import has_ledger, require_trusted
 from pipestate.migration import sql
@@ -40,16 +40,23 @@ MAY_USE = """(SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_cata
     WHERE n.nspname = 'pipestate' AND c.relname IN ('run', 'result') GROUP BY n.oid)"""
 
 
+def ledger_fault(connection: Connection) -> str | None:
+    """Say why the ledger is missing, older, another role's or altered; None if it is intact."""
+    try:
+        require_trusted(connection)
+    except PipestateError as error:
+        return str(error)
+    return fault_of(connection) if has_ledger(connection) else NO_LEDGER
+
+
 def require_usable_ledger(connection: Connection) -> None:
     """Refuse a ledger that is missing, older, another role's, altered, or closed to this role."""
-    require_trusted(connection)
-    if not has_ledger(connection):
-        raise ConfigError(NO_LEDGER)
+    if fault := ledger_fault(connection):
+        raise ConfigError(fault)
     query = f"SELECT pg_catalog.quote_ident(current_user::text), {MAY_USE}"
     role, may = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()
     if not may:
         raise MigrationError(NO_RIGHTS.format(role=role))
-    require_functions(connection)
 
 
 # Calls of a gate to the server: the same text online and in a script. The procedures are in

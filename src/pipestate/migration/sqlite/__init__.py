@@ -6,6 +6,8 @@ from pipestate.migration.engine import loader_of
 
 if TYPE_CHECKING:
     from pipestate.migration.sqlite.contract import *
+    from pipestate.migration.sqlite.dropped_tables import columns_fault as columns_fault
+    from pipestate.migration.sqlite.dropped_tables import ledger_fault as ledger_fault
     from pipestate.migration.sqlite.gate import *
     from pipestate.migration.sqlite.losses import *
     from pipestate.migration.sqlite.session import *
@@ -18,6 +20,7 @@ else:
                 "evaluate_gate evaluate_gate_again finish_gate record_gate refuse_other_case "
                 "require_gate_transaction watch_others write_gate"
             ),
+            "dropped_tables": "columns_fault ledger_fault",
             "losses": "compare prepare_statement read_catalogue release_savepoint roll_back set_savepoint",
             "session": (
                 "CONNECT_ARGUMENTS assert_lock assert_start broken_references hold_lock is_new "

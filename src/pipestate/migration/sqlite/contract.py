@@ -15,6 +15,7 @@ from pipestate.migration.request import force_reason, require_mark
 from pipestate.migration.sqlite import catalog, dropped_tables
 from pipestate.migration.sqlite.catalog import with_added_columns
 from pipestate.migration.sqlite.dropped_tables import (
+    NO_TRIGGERS,
     aside_of,
     definition,
     forget,
@@ -322,9 +323,7 @@ def also_locked(drop: Drop) -> None:
 def refuse_drop(drop: Drop) -> None:
     """Refuse, before the first change, objects that could not be restored."""
     if drop.triggers:
-        raise MigrationError(
-            "drop_triggers is for PostgreSQL: on SQLite drop the trigger in the revision itself"
-        )
+        raise MigrationError(NO_TRIGGERS)
     switch_foreign_keys_off()
     for table in drop.tables:
         dropped_tables.refuse_unfit_table(

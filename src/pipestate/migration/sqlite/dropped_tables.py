@@ -4,6 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.ledger.record import record_event
@@ -18,6 +21,7 @@ from pipestate.migration.sqlite.rebuild import naming
 
 PREFIX = "pipestate_archive_"
 MANIFEST = f"{PREFIX}manifest"
+NO_TRIGGERS = "drop_triggers is for PostgreSQL: on SQLite drop the trigger in the revision itself"
 
 
 def aside_of(dropped: DroppedTable | DroppedColumns) -> str:
@@ -257,3 +261,23 @@ def refuse_readers(table: str, word: str, *, others: Sequence[str] = ()) -> None
             f"{word} cannot be dropped while others depend on it: {', '.join(found)}. "
             "Drop or change them, then run the same again"
         )
+
+
+def ledger_fault(connection: Connection) -> None:
+    """Return None: a contract needs no ledger on SQLite."""
+    del connection
+
+
+def columns_fault(
+    connection: Connection, table: str, columns: Sequence[str], triggers: Sequence[str]
+) -> str | None:
+    """Say why the columns could not be dropped now; None if they can."""
+    if triggers:
+        return NO_TRIGGERS
+    try:
+        with Operations.context(MigrationContext.configure(connection)):
+            for column in columns:
+                refuse_readers(table, column)
+    except MigrationError as error:
+        return str(error)
+    return None

@@ -1,0 +1,48 @@
+"""Reasons, known before an upgrade, for which a revision would be refused although its gate is open."""
+
+from collections.abc import Collection, Iterable
+
+from sqlalchemy import Connection
+
+from pipestate.migration.engine import engine_of
+from pipestate.project.graph import Chain
+from pipestate.project.revision_files import changes_ledger, read_contracts
+from pipestate.verify.report import Gate, Report
+
+
+def find_obstacles(
+    connection: Connection, chain: Chain, applied: Collection[str], report: Report
+) -> tuple[str, ...]:
+    """Describe what would refuse the pending revisions of the open gates.
+
+    Earlier pending revisions may still change what a contract meets, so only the next revisions are compared.
+    """
+    opened = {each for _, phase in report.phases() if phase.gate is Gate.OPEN for each in phase.opens}
+    faults = (
+        (revision.id, _fault(connection, chain, revision.id, applied))
+        for revision in chain
+        if revision.id in opened and revision.id not in applied
+    )
+    return tuple(f"An upgrade would refuse revision {id_}: {fault}" for id_, fault in faults if fault)
+
+
+def _fault(connection: Connection, chain: Chain, id_: str, applied: Collection[str]) -> str | None:
+    pending = [
+        revision for revision in chain if revision.id in chain.ancestors([id_]) and revision.id not in applied
+    ]
+    engine = engine_of(connection)
+    if not any(changes_ledger(revision.path) for revision in pending) and (
+        fault := engine.ledger_fault(connection)
+    ):
+        return fault
+    if [revision.id for revision in pending] != [id_]:
+        return None
+    return _first(
+        engine.columns_fault(connection, table, columns, triggers)
+        for hidden, triggers in read_contracts(pending[0].path)
+        for table, columns in hidden.items()
+    )
+
+
+def _first(faults: Iterable[str | None]) -> str | None:
+    return next((fault for fault in faults if fault), None)
