@@ -44,7 +44,10 @@ def test_tables_and_columns_go_and_come_back_on_both_engines(
     with pytest.raises(Exception, match="order_log"):
         database.rows(LOG)
     database.run("DELETE FROM orders WHERE id = 2", "INSERT INTO orders (id, total) VALUES (4, 9)")
-    project.downgrade()
+    with pytest.raises(MigrationError, match="new rows of orders: 1, modified rows: 0"):
+        project.downgrade()
+    assert database.value("SELECT version_num FROM alembic_version") == "b2"
+    project.downgrade("a1", "force=the default is right")
     assert database.rows(LOG) == before[1]
     assert database.rows(ALL) == [before[0][0], before[0][2], (4, 9, "new")], "a new row has the default"
 

@@ -194,7 +194,9 @@ BEGIN
              'comment', obj_description(c.oid, 'pg_constraint'))
       FROM member JOIN pg_constraint c ON conrelid = relation
      WHERE (conkey && going OR contype = 'c' AND 0 = ANY (conkey)) AND conparentid = 0  -- 0: the whole row
-       AND (contype = 'f' OR contype IN ('c', 'n') AND conislocal)
+       AND (contype = 'f' OR conislocal AND contype IN ('c', 'n')
+           OR contype = 'n' AND NOT EXISTS (SELECT FROM pg_inherits JOIN pg_constraint p ON p.conrelid = inhparent AND p.contype = 'n'
+                AND p.conname = c.conname WHERE inhrelid = relation))
     UNION ALL
     SELECT place, 2, jsonb_build_object('kind', 'not null', 'relation', relation::text, 'column', attname, 'name', NULL,
              'drop', 'SELECT', 'validated', true)

@@ -7,9 +7,11 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from pipestate.database.drivers import message
+from pipestate.ledger.record import record_event
+from pipestate.ledger.state import has_ledger
 from pipestate.migration import sql
 from pipestate.migration.contract import Drop, DroppedColumns
-from pipestate.migration.failure import MigrationError, warn
+from pipestate.migration.failure import MigrationError, tell, warn
 from pipestate.migration.request import force_reason, require_mark
 from pipestate.migration.sqlite import catalog, dropped_tables
 from pipestate.migration.sqlite.catalog import with_added_columns
@@ -17,9 +19,11 @@ from pipestate.migration.sqlite.dropped_tables import (
     aside_of,
     definition,
     forget,
+    modified_since,
     record,
     refuse_absent,
     refuse_readers,
+    row_of_then,
     rows_of,
     warn_of_orphans,
 )
@@ -90,10 +94,8 @@ def soft_drop_columns(dropped: DroppedColumns) -> None:
     names = [str(column["name"]) for column in there]
     key = catalog.key_of(table, dropped.key)
     collations = catalog.collations_of_key(table, key) or {}
-    kept = ", ".join(map(sql.quoted, (*key, *names)))
-    if dropped.changed_at is not None:
-        kept += f", {sql.quoted(dropped.changed_at)} AS pipestate_changed_at"
-    sql.emit(f"CREATE TABLE {sql.quoted(copy)} AS SELECT {kept} FROM {sql.quoted(table)}")
+    kept = (*map(sql.quoted, (*key, *names)), *row_of_then(table, dropped.changed_at, without=names))
+    sql.emit(f"CREATE TABLE {sql.quoted(copy)} AS SELECT {', '.join(kept)} FROM {sql.quoted(table)}")
     indexed = ", ".join(f"{sql.quoted(name)} COLLATE {collations[name.lower()]}" for name in key)
     sql.emit(f"CREATE UNIQUE INDEX {sql.quoted(f'{copy}_key')} ON {sql.quoted(copy)} ({indexed})")
     columns = [
@@ -152,6 +154,40 @@ def refuse_unfit_restore(dropped: DroppedColumns) -> None:
         )
 
 
+def _refuse_stale_values(dropped: DroppedColumns) -> None:
+    """Count the rows; refuse, unless forced, to give those written since an old value, or none."""
+    table, kept = dropped.table, definition(dropped)
+    if not catalog.has_table(aside_of(dropped)) or "columns" not in kept:
+        return
+    counts = f"count(*) FILTER (WHERE {_fresh(dropped)}), count(*) FILTER (WHERE NOT ({_fresh(dropped)}))"
+    modified_too = f"count(*) FILTER (WHERE NOT ({_fresh(dropped)}) AND {_changed(dropped)})"
+    found = catalog.connection().exec_driver_sql(f"SELECT {counts}, {modified_too} {_joined(dropped)}").one()
+    new, left, modified = map(int, found)
+    revision = dropped.revision
+    tell(
+        "rows of %s from before revision %s: %s, modified since: %s; new rows: %s",
+        table,
+        revision,
+        left,
+        modified,
+        new,
+    )
+    stale = [column["name"] for column in kept["columns"] if column["name"] not in dropped.derived]
+    if not stale or not new + modified:
+        return
+    fault = (
+        f"since revision {revision}, new rows of {table}: {new}, modified rows: {modified}. The contract has no "
+        f"`derived` for {', '.join(stale)}: new rows would get the default or NULL, modified rows their value of "
+        "then. Add `derived`"
+    )
+    if (reason := force_reason()) is None:
+        raise MigrationError(f"{fault}, or accept that: alembic -x force='reason' downgrade ...")
+    if has_ledger(catalog.connection()):
+        said = f"restore of {dropped.described}, new rows: {new}, modified rows: {modified}: {reason}"
+        record_event(catalog.connection(), "force", revision=revision, reason=said)
+    warn("%s. This downgrade was forced", fault)
+
+
 def restore_columns(dropped: DroppedColumns) -> None:
     kept = definition(dropped)
     if not catalog.has_table(aside_of(dropped)) or "columns" not in kept:
@@ -182,8 +218,7 @@ def empty_copy(dropped: DroppedColumns) -> None:
         return
     if columns := definition(dropped).get("columns"):
         names = (*catalog.key_of(dropped.table, dropped.key), *(column["name"] for column in columns))
-        kept = ", ".join(map(sql.quoted, (*names, "pipestate_changed_at")))
-        sql.emit(f"CREATE TABLE {sql.quoted(aside_of(dropped))} ({kept})")
+        sql.emit(f"CREATE TABLE {sql.quoted(aside_of(dropped))} ({', '.join(map(sql.quoted, names))})")
 
 
 def _same(dropped: DroppedColumns) -> str:
@@ -208,7 +243,7 @@ def _fresh(dropped: DroppedColumns) -> str:
 
 
 def _changed(dropped: DroppedColumns) -> str:
-    return f"s.{sql.quoted(dropped.changed_at)} IS NOT a.pipestate_changed_at" if dropped.changed_at else "0"
+    return modified_since(dropped.table, aside_of(dropped), "a")
 
 
 def _fill(dropped: DroppedColumns, columns: list[dict[str, Any]]) -> None:
@@ -356,6 +391,7 @@ def restore(drop: Drop) -> None:
         dropped_tables.require_kept(part)
     for some in drop.columns:
         refuse_unfit_restore(some)
+        _refuse_stale_values(some)
     for table in drop.tables:
         dropped_tables.restore_table(table)
     for some in drop.columns:
