@@ -442,15 +442,24 @@ def test_a_restore_says_how_many_rows_are_left(
     pg: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture, derived: dict[str, Any], how: str
 ) -> None:
     project = contracted(tmp_path, pg, how=how, derived=derived)
-    pg.run("DELETE FROM t WHERE id > 3", "INSERT INTO t (id) VALUES (9)", "UPDATE t SET note = '' WHERE id = 1")
+    pg.run(
+        "DELETE FROM t WHERE id > 3", "INSERT INTO t (id) VALUES (9)", "UPDATE t SET note = '' WHERE id = 1"
+    )
     caplog.set_level("INFO")
     if not derived:
-        with pytest.raises(MigrationError, match="new rows of t: 1, modified rows: 1. The contract has no `derived` for x"):
+        with pytest.raises(
+            MigrationError, match=r"new rows of t: 1, modified rows: 1\. The contract has no `derived` for x"
+        ):
             project.downgrade()
         assert pg.value("SELECT version_num FROM alembic_version") == "b2"
     project.downgrade("a1", *([] if derived else ["force=old values are right"]))
     assert "rows of t from before revision b2: 3, modified since: 1; new rows: 1" in caplog.text
-    assert [row[1] for row in rows(pg)] == ["derived" if derived else "x1", "x2", "x3", "derived" if derived else None]
+    assert [row[1] for row in rows(pg)] == [
+        "derived" if derived else "x1",
+        "x2",
+        "x3",
+        "derived" if derived else None,
+    ]
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])

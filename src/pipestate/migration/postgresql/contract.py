@@ -184,9 +184,7 @@ def _restore_table(table: DroppedTable, *, commits: bool) -> None:
 
 def _restore_columns(some: DroppedColumns, *, commits: bool) -> None:
     hidden = _hidden([some], "hidden")
-    lock_tables(
-        also=hidden, mode="SHARE ROW EXCLUSIVE" if commits else "ACCESS EXCLUSIVE", in_server=True
-    )
+    lock_tables(also=hidden, mode="SHARE ROW EXCLUSIVE" if commits else "ACCESS EXCLUSIVE", in_server=True)
     sql.emit(
         f"CALL pipestate.begin_restore({_key(some, kind=False)}, {_json(some.derived)}, {_changed_at(some)}, "
         f"current_setting('search_path'), {commits})"

@@ -77,7 +77,8 @@ def soft_drop_table(dropped: DroppedTable) -> None:
         )
     baseline = sql.quoted(_baseline(dropped)) if catalog.has_table(_baseline(dropped)) else None
     held = catalog.has_rows(dropped.table)
-    record(dropped, {"ours": catalog.is_ours("table", dropped.table), "baseline": baseline, "held": held})
+    ours = catalog.is_ours("table", dropped.table)
+    record(dropped, {"ours": ours, "baseline": baseline, "held": held, "revision": dropped.revision})
     sql.emit(f"ALTER TABLE {sql.quoted(dropped.table)} RENAME TO {sql.quoted(aside_of(dropped))}")
 
 
