@@ -62,6 +62,40 @@ def test_a_script_does_the_same(pg: Database, tmp_path: Path) -> None:
     assert (pg.rows(ALL), pg.rows(LOG)) == before
 
 
+@pytest.mark.parametrize("how", ["per migration", "all at once"])
+def test_without_a_time_of_change_derived_decides_for_every_modified_row(
+    database: Database, tmp_path: Path, how: str
+) -> None:
+    database.run("CREATE TABLE t (id int PRIMARY KEY, x text, note text)")
+    database.run("INSERT INTO t VALUES (1, 'x1', 'a'), (2, 'x2', 'b'), (3, NULL, NULL)")
+    project = lay_out(
+        tmp_path, database, how, columns={"t": ["x"]}, derived={"t": {"x": "'derived ' || s.note"}}
+    )
+    project.upgrade()
+    database.run("UPDATE t SET note = 'B' WHERE id = 2", "INSERT INTO t (id, note) VALUES (4, 'new')")
+    project.downgrade()
+    assert database.rows("SELECT id, x FROM t ORDER BY id") == [
+        (1, "x1"),
+        (2, "derived B"),
+        (3, None),
+        (4, "derived new"),
+    ]
+
+
+def test_a_script_counts_and_refuses_old_values_too(pg: Database, tmp_path: Path) -> None:
+    make(pg)
+    project = lay_out(tmp_path, pg, "script", columns=COLUMNS)
+    project.upgrade()
+    pg.run("UPDATE orders SET total = total + 1 WHERE id = 1", "INSERT INTO orders (id, total) VALUES (4, 9)")
+    with pytest.raises(
+        ScriptFailed, match=r"new rows of orders: 1, modified rows: 1\. The contract has no `derived`"
+    ):
+        project.downgrade()
+    assert pg.value("SELECT version_num FROM alembic_version") == "b2"
+    project.downgrade("a1", "force=old values are right")
+    assert pg.value("SELECT old_status FROM orders WHERE id = 4") == "new"
+
+
 @pytest.mark.parametrize("how", ["per migration", "all at once", "script"])
 def test_names_with_a_schema(pg: Database, tmp_path: Path, how: str) -> None:
     long = "l" * 63

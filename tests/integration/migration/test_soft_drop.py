@@ -1,6 +1,7 @@
 """A contract drops softly and restores: what is written meanwhile, families, tenants, stacked contracts, kills."""
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from integration.migration.test_odd_schemas import difference, everything
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
 from support.contract_project import Contracted, ScriptFailed, lay_out
+from support.programs import run_program
 from support.servers import Database
 
 HOW = ("per migration", "all at once", "script")
@@ -490,6 +492,40 @@ def test_two_contracts_on_one_table_are_taken_back_one_by_one(pg: Database, tmp_
     project.downgrade("a1")
     after = everything(pg)
     assert after == before, difference(before, after)
+
+
+def test_the_status_offers_a_downgrade_only_where_it_undoes_nothing_else(
+    pg: Database, tmp_path: Path
+) -> None:
+    pg.run(*TABLE)
+    project = lay_out(tmp_path, pg, columns={"t": ["x"]})
+    (project.root / "migrations" / "versions" / "c3_second.py").write_text(SECOND)
+    page = project.root / "runbooks" / "odd.md"
+    page.write_text(
+        page.read_text().replace('until: "b2", opens: ["b2"]', 'until: "c3", opens: ["b2", "c3"]')
+    )
+    project.upgrade("c3")
+    said = status(project)
+    assert "restore: a downgrade below b2 would undo later revisions, too: c3; purge" in said
+    assert "restore: pipestate downgrade c3-1" in said
+    project.downgrade("b2")
+    assert "restore: pipestate downgrade b2-1" in status(project)
+
+
+def test_the_status_of_a_tenant_shows_no_soft_drop_of_another(pg: Database, tmp_path: Path) -> None:
+    project = contracted(tmp_path, pg)
+    assert "x of public.t" in status(project)
+    pg.run("CREATE SCHEMA tenant", "CREATE TABLE tenant.alembic_version AS TABLE public.alembic_version")
+    pg.run(f'ALTER DATABASE "{pg.url.database}" SET search_path = tenant')
+    pg.leave()
+    assert "public.t" not in status(project)
+
+
+def status(project: Contracted) -> str:
+    argv = ["pipestate", "status", "--database-url", project.database.text]
+    done = run_program(argv, cwd=project.root, environment={**os.environ, "COLUMNS": "300"})
+    assert done.returncode == 0, done.stderr
+    return " ".join(done.stdout.split())
 
 
 def test_a_table_that_was_renamed_or_moved_since_is_found(pg: Database, tmp_path: Path) -> None:
