@@ -7,11 +7,9 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from pipestate.database.drivers import message
-from pipestate.ledger.record import record_event
-from pipestate.ledger.state import has_ledger
 from pipestate.migration import sql
 from pipestate.migration.contract import Drop, DroppedColumns
-from pipestate.migration.failure import MigrationError, tell, warn
+from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.request import force_reason, require_mark
 from pipestate.migration.sqlite import catalog, dropped_tables
 from pipestate.migration.sqlite.catalog import with_added_columns
@@ -19,13 +17,19 @@ from pipestate.migration.sqlite.dropped_tables import (
     aside_of,
     definition,
     forget,
-    modified_since,
     record,
     refuse_absent,
     refuse_readers,
     row_of_then,
     rows_of,
     warn_of_orphans,
+)
+from pipestate.migration.sqlite.dropped_values import (
+    is_modified,
+    is_new,
+    joined,
+    refuse_stale_values,
+    same_row,
 )
 from pipestate.migration.sqlite.rebuild import (
     dropped_in_place,
@@ -145,47 +149,13 @@ def refuse_unfit_restore(dropped: DroppedColumns) -> None:
             f"{copy}: drop or rename the new column, then run the same again"
         )
     refuse_live_references(table)
-    matched = catalog.scalar(f"SELECT EXISTS (SELECT 1 {_joined(dropped)} WHERE NOT ({_fresh(dropped)}))")
+    matched = catalog.scalar(f"SELECT EXISTS (SELECT 1 {joined(dropped)} WHERE NOT ({is_new(dropped)}))")
     if catalog.has_rows(copy) and not matched and force_reason() is None:
         raise MigrationError(
             f"none of the rows in {copy} is in {table} any more, so it stays: is this another table of that "
             "name? Rename it, or fix its keys, then run the same again. To go on without them: alembic -x "
             "force='reason' downgrade ..."
         )
-
-
-def _refuse_stale_values(dropped: DroppedColumns) -> None:
-    """Count the rows; refuse, unless forced, to give those written since an old value, or none."""
-    table, kept = dropped.table, definition(dropped)
-    if not catalog.has_table(aside_of(dropped)) or "columns" not in kept:
-        return
-    counts = f"count(*) FILTER (WHERE {_fresh(dropped)}), count(*) FILTER (WHERE NOT ({_fresh(dropped)}))"
-    modified_too = f"count(*) FILTER (WHERE NOT ({_fresh(dropped)}) AND {_changed(dropped)})"
-    found = catalog.connection().exec_driver_sql(f"SELECT {counts}, {modified_too} {_joined(dropped)}").one()
-    new, left, modified = map(int, found)
-    revision = dropped.revision
-    tell(
-        "rows of %s from before revision %s: %s, modified since: %s; new rows: %s",
-        table,
-        revision,
-        left,
-        modified,
-        new,
-    )
-    stale = [column["name"] for column in kept["columns"] if column["name"] not in dropped.derived]
-    if not stale or not new + modified:
-        return
-    fault = (
-        f"since revision {revision}, new rows of {table}: {new}, modified rows: {modified}. The contract has no "
-        f"`derived` for {', '.join(stale)}: new rows would get the default or NULL, modified rows their value of "
-        "then. Add `derived`"
-    )
-    if (reason := force_reason()) is None:
-        raise MigrationError(f"{fault}, or accept that: alembic -x force='reason' downgrade ...")
-    if has_ledger(catalog.connection()):
-        said = f"restore of {dropped.described}, new rows: {new}, modified rows: {modified}: {reason}"
-        record_event(catalog.connection(), "force", revision=revision, reason=said)
-    warn("%s. This downgrade was forced", fault)
 
 
 def restore_columns(dropped: DroppedColumns) -> None:
@@ -221,39 +191,14 @@ def empty_copy(dropped: DroppedColumns) -> None:
         sql.emit(f"CREATE TABLE {sql.quoted(aside_of(dropped))} ({', '.join(map(sql.quoted, names))})")
 
 
-def _same(dropped: DroppedColumns) -> str:
-    """Write the condition that `a` is the copy of row `s`, by the collation of the key that distinguished
-    rows."""
-    collations = definition(dropped).get("collations", {})
-    return " AND ".join(
-        f"a.{sql.quoted(name)} = s.{sql.quoted(name)} COLLATE {collations.get(name.lower(), 'BINARY')}"
-        for name in catalog.key_of(dropped.table, dropped.key)
-    )
-
-
-def _joined(dropped: DroppedColumns) -> str:
-    """Write the FROM clause: rows `s` of the table, with their dropped values `a`."""
-    return (
-        f"FROM {sql.quoted(dropped.table)} s LEFT JOIN {sql.quoted(aside_of(dropped))} a ON {_same(dropped)}"
-    )
-
-
-def _fresh(dropped: DroppedColumns) -> str:
-    return f"a.{sql.quoted(catalog.key_of(dropped.table, dropped.key)[0])} IS NULL"
-
-
-def _changed(dropped: DroppedColumns) -> str:
-    return modified_since(dropped.table, aside_of(dropped), "a")
-
-
 def _fill(dropped: DroppedColumns, columns: list[dict[str, Any]]) -> None:
-    found = f"FROM (SELECT 1) LEFT JOIN {sql.quoted(aside_of(dropped))} a ON {_same(dropped)}"
+    found = f"FROM (SELECT 1) LEFT JOIN {sql.quoted(aside_of(dropped))} a ON {same_row(dropped)}"
     assignments = []
     for column in columns:
         name, derived = sql.quoted(column["name"]), dropped.derived.get(column["name"], "NULL")
         assignments.append(
-            f"{name} = (SELECT CASE WHEN {_fresh(dropped)} THEN coalesce(({derived}), "
-            f"{column['default'] or 'NULL'}) WHEN {_changed(dropped)} THEN coalesce(({derived}), a.{name}) "
+            f"{name} = (SELECT CASE WHEN {is_new(dropped)} THEN coalesce(({derived}), "
+            f"{column['default'] or 'NULL'}) WHEN {is_modified(dropped)} THEN coalesce(({derived}), a.{name}) "
             f"ELSE a.{name} END {found})"
         )
     sql.emit(f"UPDATE {sql.quoted(dropped.table)} AS s SET {', '.join(assignments)}")
@@ -266,7 +211,7 @@ def _prove_restore(dropped: DroppedColumns, columns: list[dict[str, Any]]) -> No
         for name in (sql.quoted(column["name"]) for column in columns)
     )
     lost = catalog.scalar(
-        f"SELECT count(*) {_joined(dropped)} WHERE NOT ({_fresh(dropped)}) AND NOT ({_changed(dropped)}) AND "
+        f"SELECT count(*) {joined(dropped)} WHERE NOT ({is_new(dropped)}) AND NOT ({is_modified(dropped)}) AND "
         f"({differs})"
     )
     if lost:
@@ -276,7 +221,7 @@ def _prove_restore(dropped: DroppedColumns, columns: list[dict[str, Any]]) -> No
         )
     deleted = catalog.scalar(
         f"SELECT count(*) FROM {sql.quoted(aside_of(dropped))} a "
-        f"WHERE NOT EXISTS (SELECT 1 FROM {sql.quoted(dropped.table)} s WHERE {_same(dropped)})"
+        f"WHERE NOT EXISTS (SELECT 1 FROM {sql.quoted(dropped.table)} s WHERE {same_row(dropped)})"
     )
     if deleted:
         warn(
@@ -391,7 +336,7 @@ def restore(drop: Drop) -> None:
         dropped_tables.require_kept(part)
     for some in drop.columns:
         refuse_unfit_restore(some)
-        _refuse_stale_values(some)
+        refuse_stale_values(some)
     for table in drop.tables:
         dropped_tables.restore_table(table)
     for some in drop.columns:
