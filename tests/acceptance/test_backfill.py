@@ -16,6 +16,7 @@ from support.miniatures import copy_project
 from support.programs import run_program, watched
 from support.servers import Database
 
+IMPORT = "from alembic import context\n"
 TIMES = "SELECT times, count(*) FROM orders GROUP BY times"
 
 
@@ -138,6 +139,47 @@ def test_another_terminal_pauses_it_and_lets_it_go_on(project: Contracted) -> No
 
 def batches(database: Database) -> int:
     return int(str(database.value("SELECT coalesce(max(batches), 0) FROM pipestate.backfill_progress")))
+
+
+CONTRACT = """from pipestate import Contract
+
+revision, down_revision = "c3", "b2"
+contract = Contract(
+    "orders/fill", columns={"orders": ["old_state"]}, derived={"orders": {"old_state": "1"}}, revision=revision
+)
+upgrade, downgrade = contract.upgrade, contract.downgrade
+"""
+
+
+@pytest.mark.parametrize("is_guarded", [True, False])
+def test_once_the_contract_was_applied_it_is_refused_until_its_column_is_made_anew(
+    pg: Database, tmp_path: Path, *, is_guarded: bool
+) -> None:
+    from alembic import command
+
+    project = Contracted(copy_project("backfilled", tmp_path), pg)
+    (project.root / "migrations" / "versions" / "c3_filled.py").write_text(CONTRACT)
+    env = project.root / "migrations" / "env.py"
+    if is_guarded:
+        text = env.read_text()
+        env.write_text(
+            f"{text.partition(IMPORT)[0]}{IMPORT}from pipestate.environment import guard\nguard(context)\n{text.partition(IMPORT)[2]}"
+        )
+    upgrade(project, "a1")
+    pg.run("INSERT INTO orders (id, old_state) VALUES (1, 1), (2, 0)")
+    upgrade(project, "b2")
+    assert pipestate(project, "backfill", "state").returncode == 0
+    upgrade(project, "c3")
+    for _ in ("contracted", "restored"):
+        for dry_run in ([], ["--dry-run"]):
+            refused = pipestate(project, "backfill", "state", *dry_run)
+            assert (refused.returncode, refused.stdout) == (2, "")
+            assert "orders/state is over since the contract c3 was applied" in refused.stderr
+        command.downgrade(project.config(), "b2")
+    if is_guarded:
+        command.downgrade(project.config("force=made anew"), "a1")
+        upgrade(project, "b2")
+        assert pipestate(project, "backfill", "state").returncode == 0
 
 
 def test_a_revision_runs_it(project: Contracted) -> None:

@@ -26,6 +26,7 @@ from support.alembic_runs import ROOT, Chain
 from support.documentation import (
     DOCS,
     PAGES,
+    Command,
     Example,
     Shell,
     called,
@@ -218,6 +219,72 @@ def test_a_page_that_begins_in_the_shop_runs_top_to_bottom(page: Path, pg: Datab
     walk.make_shop()
     for example in examples(page):
         walk.take(example)
+
+
+# Of a page: what the application writes before the contract and after it, and what a query then says.
+GOES_BACK: dict[str, tuple[tuple[str, ...], tuple[str, ...], str, list[tuple[object, ...]]]] = {
+    "rename-a-column.md": (
+        (
+            "INSERT INTO order_log (id, said) VALUES (2, 'b'), (3, 'c')",
+            "UPDATE order_log SET note = 'C' WHERE id = 3",
+        ),
+        ("INSERT INTO order_log (id, note) VALUES (4, 'd')", "UPDATE order_log SET note = 'B' WHERE id = 2"),
+        "SELECT id, said, note FROM order_log ORDER BY id",
+        [(1, *["order 1 was placed"] * 2), (2, "B", "B"), (3, "C", "C"), (4, "d", "d")],
+    ),
+    "split-a-table.md": (
+        (
+            "INSERT INTO orders (id, status) VALUES (3, 'paid')",
+            "UPDATE order_status SET status = 'sent' WHERE order_id = 3",
+        ),
+        (
+            "UPDATE order_status SET status = 'sent' WHERE order_id = 1",
+            "INSERT INTO orders (id) VALUES (4)",
+            "INSERT INTO order_status VALUES (4, 'new')",
+        ),
+        "SELECT o.id, o.status, s.status FROM orders o JOIN order_status s ON s.order_id = o.id ORDER BY 1",
+        [(1, "sent", "sent"), (2, None, None), (3, "sent", "sent"), (4, "new", "new")],
+    ),
+    "drop-a-table.md": (
+        ("INSERT INTO order_log VALUES (2, 'b')",),
+        (),
+        "SELECT id, said FROM order_log ORDER BY id",
+        [(1, "order 1 was placed"), (2, "b")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GOES_BACK)
+@pytest.mark.scene
+def test_a_page_goes_back_and_loses_nothing_newer(name: str, pg: Database, tmp_path: Path) -> None:
+    """With the restored triggers, and with whatever `verify` prints next."""
+    before, after, query, expected = GOES_BACK[name]
+    walk = Walk(tmp_path / "shop", pg)
+    walk.make_shop()
+    *taken, contract = [each for each in examples(find_page(name)) if "alembic downgrade -1" not in each.text]
+    for example in taken:
+        walk.take(example)
+    pg.run(*before)
+    walk.take(contract)
+    pg.run(*after)
+    walk.shell.must(Command("alembic downgrade -1", 0))
+    assert pg.rows(query) == expected
+    table = "orders" if "orders" in query else "order_log"
+    pg.run(f"UPDATE {table} SET id = id")
+    assert pg.rows(query) == expected
+    for backfill in ("rename/note", "split/copy"):
+        if backfill.split("/")[0] in name:
+            refused = walk.shell.run(f"pipestate backfill {backfill}")
+            assert refused.returncode == 2, refused.stdout
+            assert "would copy old values over newer ones" in refused.stderr
+            pg.run("ALTER TABLE order_log DISABLE TRIGGER ALL", "ALTER TABLE orders DISABLE TRIGGER ALL")
+            pg.run(
+                "UPDATE order_log SET said = 'late' WHERE id = 1",
+                "DELETE FROM order_status WHERE order_id = 1" if "split" in name else "SELECT 1",
+            )
+            said = walk.shell.run("pipestate verify " + backfill.split("/")[0]).stdout
+            assert f"Run: pipestate backfill {backfill}" not in said
+            assert f"{backfill} is over since the contract e5 was applied" in " ".join(said.split())
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: f"{each.page}:{each.line}")

@@ -1955,13 +1955,18 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_restorable(
-  the_revision text, the_kind text, the_name text, the_schemas text[], the_reason text, the_actor text, counts boolean)
+  the_revision text, the_kind text, the_name text, the_schemas text[], the_reason text, the_actor text,
+  the_derived text[], the_changed_at text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   entry pipestate.soft_drop;
   relation regclass;
   fault text;
   left_over bigint;
+  fresh bigint := 0;
+  modified bigint := 0;
+  stale text;
+  what text;
 BEGIN
   PERFORM set_config('row_security', 'off', true);  -- a policy would hide rows
   SELECT * INTO entry FROM pipestate.soft_dropped(the_revision, the_kind, the_name, the_schemas);
@@ -2009,29 +2014,54 @@ BEGIN
     PERFORM pipestate.refuse(format('the schema %s, to which %s belongs, does not exist: create it, then run the same again',
       entry.schema_name, the_name));
   END IF;
-  IF entry.held AND relation IS NOT NULL THEN
-    EXECUTE format('SELECT count(*) FROM (SELECT FROM %s %s %s) AS one', relation,
-      CASE WHEN the_kind = 'columns' THEN format('WHERE %I', format('_pipestate_%s_0', entry.id)) END,
-      CASE WHEN NOT counts THEN 'LIMIT 1' END) INTO left_over;
-    IF left_over = 0 THEN
-      fault := 'no row of %s is left from before revision %s';
-    ELSIF counts THEN
-      PERFORM pipestate.tell(format('rows of %s from before revision %s: %s', the_name, the_revision, left_over));
-    END IF;
-  ELSIF relation IS NULL THEN
+  IF relation IS NULL THEN
     fault := CASE WHEN entry.state = 'purged' THEN '%s was purged after revision %s dropped it'
                   ELSE 'nothing of %s is left from revision %s' END;
+  ELSIF the_kind = 'table' THEN
+    EXECUTE format('SELECT count(*) FROM (SELECT FROM %s LIMIT 1) AS one', relation) INTO left_over;
+  ELSE
+    IF the_changed_at IS NOT NULL AND pipestate.numbers_of(relation, ARRAY[the_changed_at]) = '{}' THEN
+      PERFORM pipestate.refuse(format('changed_at names %s, which %s does not have', the_changed_at, relation));
+    END IF;
+    EXECUTE format('SELECT count(*) FILTER (WHERE s.%1$I), count(*) FILTER (WHERE s.%1$I IS NULL), '
+      'count(*) FILTER (WHERE s.%1$I AND %2$s) FROM %3$s AS s', format('_pipestate_%s_0', entry.id),
+      coalesce(pipestate.modified_since(entry, the_changed_at), 'true'), relation) INTO left_over, fresh, modified;
+    PERFORM pipestate.tell(format('rows of %s from before revision %s: %s, modified since: %s; new rows: %s', the_name, the_revision,
+      left_over, CASE WHEN pipestate.modified_since(entry, the_changed_at) IS NULL THEN 'unknown' ELSE modified::text END, fresh));
   END IF;
-  IF fault IS NULL THEN RETURN; END IF;
-  fault := format(fault, CASE the_kind WHEN 'table' THEN the_name ELSE coalesce((SELECT string_agg(each ->> 'name', ', ')
-      FROM jsonb_array_elements(entry.columns) AS each) || ' of ', 'the columns of ') || the_name END, the_revision);
+  IF entry.held AND left_over = 0 THEN
+    fault := 'no row of %s is left from before revision %s';
+  END IF;
+  what := CASE the_kind WHEN 'table' THEN the_name ELSE coalesce((SELECT string_agg(each ->> 'name', ', ')
+      FROM jsonb_array_elements(entry.columns) AS each) || ' of ', 'the columns of ') || the_name END;
+  IF fault IS NOT NULL THEN
+    fault := format(fault, what, the_revision);
+    IF the_reason IS NULL THEN
+      PERFORM pipestate.refuse(fault || ', so this downgrade restores nothing. To go on without it: '
+        'alembic -x force="reason" downgrade ...');
+    END IF;
+    INSERT INTO pipestate.run (event, actor, revision, reason)
+    VALUES ('force', the_actor, the_revision, format('downgrade without a restore, %s: %s', fault, the_reason));
+    PERFORM pipestate.warn(fault || ', and this downgrade was forced: it restores nothing of that');
+    RETURN;
+  END IF;
+  SELECT string_agg(each ->> 'name', ', ') INTO stale FROM jsonb_array_elements(entry.columns) AS each
+   WHERE the_kind = 'columns' AND NOT (each ->> 'generated')::boolean AND each ->> 'name' <> ALL (the_derived);
+  IF modified > 0 AND pipestate.modified_since(entry, the_changed_at) IS NULL THEN
+    fault := format('%s was reloaded since revision %s, so nothing says which of its %s rows were modified: all would keep the '
+      'value of then. Name `changed_at` in the contract', the_name, the_revision, left_over);
+  ELSIF stale IS NOT NULL AND fresh + modified > 0 THEN
+    fault := format('since revision %s, new rows of %s: %s, modified rows: %s. The contract has no `derived` for %s: new rows '
+      'would get the default or NULL, modified rows their value of then. Add `derived`', the_revision, the_name, fresh, modified, stale);
+  ELSE
+    RETURN;
+  END IF;
   IF the_reason IS NULL THEN
-    PERFORM pipestate.refuse(fault || ', so this downgrade restores nothing. To go on without it: '
-      'alembic -x force="reason" downgrade ...');
+    PERFORM pipestate.refuse(fault || ', or accept that: alembic -x force="reason" downgrade ...');
   END IF;
   INSERT INTO pipestate.run (event, actor, revision, reason)
-  VALUES ('force', the_actor, the_revision, format('downgrade without a restore, %s: %s', fault, the_reason));
-  PERFORM pipestate.warn(fault || ', and this downgrade was forced: it restores nothing of that');
+  VALUES ('force', the_actor, the_revision, format('restore of %s, new rows: %s, modified rows: %s: %s', what, fresh, modified, the_reason));
+  PERFORM pipestate.warn(fault || '. This downgrade was forced');
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.written_since(the_entry pipestate.soft_drop) RETURNS text
@@ -2051,7 +2081,7 @@ CREATE OR REPLACE FUNCTION pipestate.modified_since(the_entry pipestate.soft_dro
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   RETURN (
-  SELECT CASE WHEN the_changed_at IS NULL THEN 'false'
+  SELECT CASE WHEN the_changed_at IS NULL THEN written
     WHEN written IS NULL THEN format('(s.%I)::timestamptz > %L::timestamptz', the_changed_at, the_entry.dropped_at)
     ELSE format('((s.%I)::timestamptz >= %L::timestamptz AND %s)', the_changed_at, the_entry.writers ->> 'since', written) END
     FROM pipestate.written_since(the_entry) AS written);
@@ -2077,7 +2107,7 @@ DECLARE
   own text;          -- the hidden values under their former names
   assigned text;
   filled text;
-  unfit text;
+  watched text;
   found text;        -- the condition of rows that are filled
   trigger_name text;
   member regclass;
@@ -2086,34 +2116,33 @@ BEGIN
   SELECT * INTO entry FROM pipestate.soft_dropped(the_revision, 'columns', the_name, the_schemas);
   IF entry.state IS DISTINCT FROM 'hidden' THEN RETURN; END IF;
   relation := pipestate.hidden_relation(entry);
-  IF relation IS NULL OR the_derived = '{}' THEN RETURN; END IF;
+  IF relation IS NULL THEN RETURN; END IF;
   mark := quote_ident(format('_pipestate_%s_0', entry.id));
-  IF the_changed_at IS NOT NULL AND pipestate.numbers_of(relation, ARRAY[the_changed_at]) = '{}' THEN
-    PERFORM pipestate.refuse(format('changed_at names %s, which %s does not have', the_changed_at, relation));
-  END IF;
   IF the_changed_at IS NOT NULL AND pipestate.written_since(entry) IS NULL THEN
     PERFORM pipestate.warn(format('%s was reloaded since revision %s: only %s says which rows were modified', relation,
       the_revision, the_changed_at));
   END IF;
   SELECT string_agg(format('{row}.%I AS %I', each ->> 'hidden', each ->> 'name'), ', ') INTO own
     FROM jsonb_array_elements(entry.columns) AS each;
-  SELECT string_agg(format('%I = coalesce((SELECT %s FROM (SELECT %s) AS a), s.%1$I)', attname,
-           pipestate.as_type(atttypid, atttypmod, the_derived ->> (each ->> 'name')), replace(own, '{row}', 's')), ', '),
-         string_agg(format('    NEW.%I := coalesce((SELECT %s FROM (SELECT NEW.*) AS s, (SELECT %s) AS a), NEW.%1$I);', attname,
-           pipestate.as_type(atttypid, atttypmod, the_derived ->> (each ->> 'name')), replace(own, '{row}', 'NEW')), E'\n'),
-         string_agg(CASE WHEN NOT (each ->> 'filled')::boolean AND NOT EXISTS (
-             SELECT FROM pg_attribute k WHERE k.attrelid IN (SELECT pipestate.family(relation)) AND k.attname = each ->> 'hidden'
-                AND k.atthasdef) THEN format('NEW.%I', attname) END, ', ')
-    INTO assigned, filled, unfit
-    FROM jsonb_array_elements(entry.columns) AS each
-    JOIN pg_attribute ON attrelid = relation AND attname = each ->> 'hidden'
-   WHERE the_derived ? (each ->> 'name') AND attgenerated = '' AND attidentity <> 'a';
+  SELECT string_agg(format('%I = %s', name, replace(value, '{row}', 's')), ', '),
+         string_agg(format('    NEW.%I := %s;', name, replace(value, '{row}', 'NEW')), E'\n')
+    INTO assigned, filled
+    FROM (SELECT attname AS name, format('coalesce(%s)', concat_ws(', ',
+            CASE WHEN the_derived ? (each ->> 'name') THEN format('(SELECT %s FROM (SELECT {row}.*) AS s, (SELECT %s) AS a)',
+              pipestate.as_type(atttypid, atttypmod, the_derived ->> (each ->> 'name')), own) END,
+            format('{row}.%I', attname),
+            CASE WHEN each ->> 'default' IS NOT NULL THEN format('CASE WHEN {row}.%s IS NULL THEN %s END', mark, each ->> 'default') END)) AS value
+            FROM jsonb_array_elements(entry.columns) AS each
+            JOIN pg_attribute ON attrelid = relation AND attname = each ->> 'hidden'
+           WHERE (the_derived ? (each ->> 'name') OR each ->> 'default' IS NOT NULL) AND attgenerated = '') AS filling;
   IF assigned IS NULL THEN RETURN; END IF;
-  found := format('(s.%s IS NULL OR s.%1$s AND %s)', mark, pipestate.modified_since(entry, the_changed_at));
+  SELECT string_agg(format('NEW.%I', each ->> 'hidden'), ', ') INTO watched
+    FROM jsonb_array_elements(entry.columns) AS each WHERE NOT (each ->> 'generated')::boolean;
+  found := format(CASE WHEN the_derived = '{}' THEN 's.%s IS NULL' ELSE '(s.%s IS NULL OR s.%1$s AND %s)' END, mark,
+    coalesce(pipestate.modified_since(entry, the_changed_at), 'false'));
   PERFORM set_config('pipestate.fill', jsonb_build_array(jsonb_build_object('relation', relation::text,
     'head', 'UPDATE ONLY ', 'middle', format(' AS s SET %s = coalesce(s.%1$s, false), %s WHERE ', mark, assigned),
-    'tail', ' AND ' || found, 'found', found, 'mark', mark,
-    'said', format('rows of %s from before revision %s: ', the_name, the_revision)))::text, false);
+    'tail', ' AND ' || found, 'found', found))::text, false);
   IF NOT commits THEN RETURN; END IF;
   trigger_name := format('zzz_pipestate_%s', entry.id);  -- after the triggers of the application
   EXECUTE format('CREATE SEQUENCE IF NOT EXISTS pipestate_archive.%1$I; GRANT USAGE ON SEQUENCE pipestate_archive.%1$I TO PUBLIC',
@@ -2130,8 +2159,8 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
   PERFORM pg_catalog.nextval(%5$s::oid::regclass);
   RETURN NEW;
-END$f$, mark, CASE WHEN unfit IS NULL THEN 'false' ELSE format('num_nonnulls(%s) > 0', unfit) END,
-      CASE WHEN the_changed_at IS NULL THEN 'false' ELSE format('NEW.%I::timestamptz >= %L::timestamptz', the_changed_at,
+END$f$, mark, format('num_nonnulls(%s) > 0', watched),
+      CASE WHEN the_derived = '{}' THEN 'false' WHEN the_changed_at IS NULL THEN 'true' ELSE format('NEW.%I::timestamptz >= %L::timestamptz', the_changed_at,
         entry.writers ->> 'since') END,
       filled, to_regclass(format('pipestate_archive.%I', trigger_name))::oid));
   FOR member IN SELECT one FROM pipestate.family(relation) AS one JOIN pg_class ON oid = one WHERE NOT relispartition LOOP
@@ -2190,7 +2219,7 @@ BEGIN
   SELECT work || jsonb_build_object('relation', the_source::text,
            'head', format('UPDATE %s AS t SET %s FROM ONLY ', relation, string_agg(format('%1$I = coalesce(%2$s, t.%1$I)', attname,
               pipestate.as_type(atttypid, atttypmod, the_derived ->> attname)), ', ' ORDER BY attnum)),
-           'middle', ' AS s WHERE ', 'tail', format(' AND (%s) AND %s AND %s', the_where, same, pipestate.modified_since(entry, the_changed_at)))
+           'middle', ' AS s WHERE ', 'tail', format(' AND (%s) AND %s AND %s', the_where, same, coalesce(pipestate.modified_since(entry, the_changed_at), 'false')))
     INTO work FROM pg_attribute WHERE attrelid = relation AND the_derived ? attname AND NOT attisdropped;
   -- A column that must have a value, and for which nothing says one: then no row can be made up.
   SELECT string_agg(attname, ', ') INTO missing FROM pg_attribute
@@ -2223,8 +2252,6 @@ DECLARE
   member text;
   parts bigint[];
   part bigint;
-  kept bigint;
-  sum_kept bigint;
   touched boolean;
   within text;
   loud text;
@@ -2232,20 +2259,17 @@ BEGIN
   FOR work IN SELECT pg_catalog.jsonb_array_elements(works) LOOP
     members := ARRAY(SELECT m::text FROM pipestate.family((work ->> 'relation')::pg_catalog.regclass) AS m
                       JOIN pg_catalog.pg_class c ON c.oid = m WHERE c.relkind = 'r');
-    sum_kept := 0;
     FOREACH member IN ARRAY members LOOP
       PERFORM pg_catalog.set_config('row_security', 'off', true);  -- a policy would hide rows
       loud := NULL;
       IF work ? 'found' THEN
         -- The server may use several processes for this read. Only if a row is found, another read lists the pages.
-        EXECUTE pg_catalog.format('SELECT count(*) FILTER (WHERE s.%s), bool_or(%s) FROM ONLY %s AS s', work ->> 'mark',
-          work ->> 'found', member) INTO kept, touched;
+        EXECUTE pg_catalog.format('SELECT bool_or(%s) FROM ONLY %s AS s', work ->> 'found', member) INTO touched;
         parts := NULL;
         IF touched THEN
           EXECUTE pg_catalog.format('SELECT array_agg(part) FROM (SELECT DISTINCT (s.ctid::text::point)[0]::bigint / %s AS part '
             'FROM ONLY %s AS s WHERE %s) AS found', pages, member, work ->> 'found') INTO parts;
         END IF;
-        sum_kept := sum_kept + kept;
       ELSE
         parts := ARRAY(SELECT pg_catalog.generate_series(0, pg_catalog.pg_relation_size(member::pg_catalog.regclass)
                          / pg_catalog.current_setting('block_size')::bigint / pages));
@@ -2279,9 +2303,6 @@ BEGIN
         END IF;
       END LOOP;
     END LOOP;
-    IF work ? 'said' THEN
-      PERFORM pipestate.tell((work ->> 'said') || sum_kept);
-    END IF;
   END LOOP;
 END
 $$;
@@ -2351,6 +2372,9 @@ BEGIN
   FOR item IN SELECT each ->> 'name' AS name, each ->> 'hidden' AS hidden FROM jsonb_array_elements(entry.columns) AS each LOOP
     EXECUTE format('ALTER TABLE %s RENAME COLUMN %I TO %I', target, item.hidden, item.name);
   END LOOP;
+  FOR item IN SELECT each ->> 'name' AS name FROM jsonb_array_elements(entry.columns) AS each WHERE NOT (each ->> 'generated')::boolean LOOP
+    EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', target, item.name);  -- NULL, over that of a domain
+  END LOOP;
   PERFORM pipestate.unhide_names(entry.renamed);
   FOR item IN SELECT each, place FROM jsonb_array_elements(entry.removed) WITH ORDINALITY AS e (each, place) ORDER BY place DESC LOOP
     PERFORM pipestate.restore_removed(entry, target, item.each, item.place);
@@ -2399,7 +2423,11 @@ BEGIN
     RETURN false;
   END IF;
   BEGIN
-    IF kind = 'not null' AND wanted IS NULL THEN
+    IF kind = 'default' THEN
+      EXECUTE format('ALTER TABLE %s%s ALTER COLUMN %I %s', CASE WHEN NOT (the_item ->> 'root')::boolean THEN 'ONLY ' END, relation,
+        the_item ->> 'column', coalesce('SET DEFAULT ' || (the_item ->> 'definition'), 'DROP DEFAULT'));
+      RETURN false;
+    ELSIF kind = 'not null' AND wanted IS NULL THEN
       EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%I IS NOT NULL) NOT VALID', relation,
         format('_pipestate_%s_n%s', the_entry.id, the_place), the_item ->> 'column');
       RETURN true;
@@ -2442,7 +2470,7 @@ BEGIN
       RETURN false;
     WHEN undefined_column OR undefined_table OR undefined_object OR undefined_function THEN
       PERFORM pipestate.refuse(format('%s %s of %s cannot be restored: %s. It was: %s. Rename back what was renamed since, then run the '
-        'same again', kind, wanted, relation, SQLERRM, the_item ->> 'definition'));
+        'same again', kind, coalesce(wanted, the_item ->> 'column'), relation, SQLERRM, the_item ->> 'definition'));
   END;
   IF the_item ->> 'comment' IS NOT NULL THEN
     EXECUTE CASE WHEN kind = 'trigger' THEN format('COMMENT ON TRIGGER %I ON %s IS %L', wanted, relation, the_item ->> 'comment')
@@ -2903,7 +2931,7 @@ DECLARE
   numbers smallint[] := pipestate.numbers_of(the_relation, the_columns);
   n bigint;
   fault text;
-  hidden jsonb;       -- name, hidden name, and whether new rows get a value by themselves
+  hidden jsonb;       -- name, hidden name, and the default that new rows get at the restore
   removed jsonb := '[]';
   renamed jsonb := '[]';
   held boolean;
@@ -2935,11 +2963,12 @@ BEGIN
   END IF;
   n := nextval('pipestate.soft_drop_id_seq');
   SELECT jsonb_agg(jsonb_build_object('name', attname, 'hidden', format('_pipestate_%s_%s', n, i), 'number', attnum,
-           'type', format_type(atttypid, atttypmod), 'filled', filled) ORDER BY i)
+           'type', format_type(atttypid, atttypmod), 'generated', attgenerated <> '', 'default', filled) ORDER BY i)
     INTO hidden
-    FROM (SELECT attname, attnum, atttypid, atttypmod, row_number() OVER (ORDER BY attnum) AS i,
-                 atthasdef OR attidentity <> '' OR attgenerated <> '' OR typdefault IS NOT NULL AS filled
+    FROM (SELECT attname, attnum, atttypid, atttypmod, attgenerated, row_number() OVER (ORDER BY attnum) AS i,
+                 CASE WHEN attgenerated = '' THEN coalesce(pg_get_expr(adbin, adrelid), pg_get_expr(typdefaultbin, 0)) END AS filled
             FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
+            LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
            WHERE attrelid = the_relation AND attnum = ANY (numbers)) AS going;
 
   -- Record with the names that people know, then rename, then remove.
@@ -2960,17 +2989,19 @@ BEGIN
     SELECT member, attname, attnum FROM pipestate.family(the_relation) AS member
       JOIN pg_attribute ON attrelid = member AND attnotnull AND NOT attisdropped
       JOIN jsonb_array_elements(hidden) AS each ON attname = each ->> 'hidden'
-     WHERE NOT (each ->> 'filled')::boolean OR attgenerated <> '' ORDER BY attinhcount, member
+     ORDER BY attinhcount, member
   LOOP
     EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP NOT NULL', item.member, item.attname);
   END LOOP;
   EXECUTE format('ALTER TABLE %s ADD COLUMN %I boolean DEFAULT true', the_relation, format('_pipestate_%s_0', n));
   EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', the_relation, format('_pipestate_%s_0', n));
-  -- Without this, an INSERT that names no columns would write its values into hidden ones.
+  -- Without this, an INSERT that names no columns would write its values into hidden ones. It tells those apart only if a
+  -- hidden column of a new row is NULL: so the defaults are removed, too, also that of a domain.
+  FOR item IN SELECT each ->> 'hidden' AS name FROM jsonb_array_elements(hidden) AS each WHERE NOT (each ->> 'generated')::boolean LOOP
+    EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT NULL', the_relation, item.name);
+  END LOOP;
   SELECT string_agg(quote_ident(each ->> 'hidden'), ', ') INTO watched
-    FROM jsonb_array_elements(hidden) AS each
-   WHERE NOT (each ->> 'filled')::boolean AND NOT EXISTS (  -- a child may have a default of its own
-           SELECT FROM pg_attribute WHERE attrelid IN (SELECT pipestate.family(the_relation)) AND attname = each ->> 'hidden' AND atthasdef);
+    FROM jsonb_array_elements(hidden) AS each WHERE NOT (each ->> 'generated')::boolean;
   IF watched IS NOT NULL THEN
     EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%I IS NOT NULL OR num_nonnulls(%s) = 0) NOT VALID',
       the_relation, format('_pipestate_%s_c', n), format('_pipestate_%s_0', n), watched);
@@ -2996,6 +3027,15 @@ BEGIN
     SELECT relation, ordinality AS place, pipestate.numbers_of(relation, the_columns) AS going
       FROM pipestate.family(the_relation) WITH ORDINALITY AS f (relation, ordinality)
   ), found (place, part, item) AS (
+    SELECT -place, 0, jsonb_build_object('kind', 'default', 'relation', relation::text, 'column', a.attname, 'name', NULL,
+             'drop', 'SELECT', 'definition', pg_get_expr(d.adbin, d.adrelid), 'root', relation = the_relation)
+      FROM member JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = ANY (going) AND a.attgenerated = ''
+      LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+      LEFT JOIN pg_attribute r ON r.attrelid = the_relation AND r.attname = a.attname
+      LEFT JOIN pg_attrdef o ON o.adrelid = r.attrelid AND o.adnum = r.attnum
+     WHERE CASE WHEN relation = the_relation THEN d.oid IS NOT NULL  -- the root's reaches the others; some have their own
+           ELSE pg_get_expr(d.adbin, d.adrelid) IS DISTINCT FROM pg_get_expr(o.adbin, o.adrelid) END
+    UNION ALL
     SELECT place, 1, jsonb_build_object('kind', 'trigger', 'relation', relation::text, 'name', tgname,
              'drop', format('DROP TRIGGER %I ON %s', tgname, relation), 'definition', pg_get_triggerdef(t.oid),
              'enabled', tgenabled, 'comment', obj_description(t.oid, 'pg_trigger'))
@@ -3009,17 +3049,14 @@ BEGIN
              'comment', obj_description(c.oid, 'pg_constraint'))
       FROM member JOIN pg_constraint c ON conrelid = relation
      WHERE (conkey && going OR contype = 'c' AND 0 = ANY (conkey)) AND conparentid = 0  -- 0: the whole row
-       AND (contype = 'f' OR contype = 'c' AND conislocal
-           OR contype = 'n' AND NOT EXISTS (SELECT FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
-                WHERE attrelid = relation AND attnum = ANY (conkey)
-                  AND attgenerated = '' AND (atthasdef OR attidentity <> '' OR typdefault IS NOT NULL)))
+       AND (contype = 'f' OR conislocal AND contype IN ('c', 'n')
+           OR contype = 'n' AND NOT EXISTS (SELECT FROM pg_inherits JOIN pg_constraint p ON p.conrelid = inhparent AND p.contype = 'n'
+                AND p.conname = c.conname WHERE inhrelid = relation))
     UNION ALL
     SELECT place, 2, jsonb_build_object('kind', 'not null', 'relation', relation::text, 'column', attname, 'name', NULL,
              'drop', 'SELECT', 'validated', true)
       FROM member JOIN pg_attribute a ON attrelid = relation AND attnum = ANY (going) AND attnotnull
-      JOIN pg_type t ON t.oid = atttypid
-     WHERE (attgenerated <> '' OR NOT (atthasdef OR attidentity <> '' OR typdefault IS NOT NULL))
-       AND NOT EXISTS (SELECT FROM pg_inherits JOIN pg_attribute p ON p.attrelid = inhparent AND p.attname = a.attname
+     WHERE NOT EXISTS (SELECT FROM pg_inherits JOIN pg_attribute p ON p.attrelid = inhparent AND p.attname = a.attname
                         WHERE inhrelid = relation AND p.attnotnull)
        AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = relation AND contype = 'n' AND attnum = ANY (conkey))
     UNION ALL
@@ -3048,11 +3085,11 @@ BEGIN
        AND (NOT pipestate.index_columns(i.oid) <@ going
             OR (to_jsonb(x) ->> 'indnullsnotdistinct')::boolean IS TRUE
             OR pipestate.index_columns(i.oid) && pipestate.numbers_of(relation, the_derived)
-            OR NOT EXISTS (  -- one of its columns is NULL in a new row, or counts by itself
+            OR NOT EXISTS (  -- one of its columns is NULL in a restored new row, or counts by itself
                  SELECT FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
                    LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-                  WHERE attrelid = relation AND attnum = ANY (pipestate.index_columns(i.oid)) AND (attidentity <> ''
-                    OR NOT (atthasdef OR typdefault IS NOT NULL OR attgenerated <> '')
+                  WHERE attrelid = relation AND attnum = ANY (pipestate.index_columns(i.oid)) AND (
+                    NOT (atthasdef OR typdefault IS NOT NULL OR attgenerated <> '')
                     OR pg_get_expr(adbin, adrelid) ~ '(nextval|gen_random_uuid|uuidv7|uuid_generate_v[14])\(')))
   )
   SELECT coalesce(jsonb_agg(item ORDER BY part, place, item ->> 'name'), '[]') FROM found);
@@ -3446,11 +3483,17 @@ BEGIN
   -- What a hidden column could not stand.
   SELECT string_agg(format('%s (%s)', attname, format_type(atttypid, atttypmod)), ', ') INTO found
     FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
-   WHERE attrelid = the_relation AND attnum = ANY (numbers) AND typtype = 'd' AND NOT atthasdef
-     AND typdefault IS NULL AND attidentity = '' AND pipestate.rejects_null(atttypid);
+   WHERE attrelid = the_relation AND attnum = ANY (numbers) AND typtype = 'd' AND attgenerated = ''
+     AND pipestate.rejects_null(atttypid);
   IF found IS NOT NULL THEN
-    RETURN format('the domain of %s rejects NULL, so new rows of %s could not be written: give the column a default, or '
-      'write keep=False', found, the_relation);
+    RETURN format('the domain of %s rejects NULL, so new rows of %s could not be written: give the column the type below '
+      'that domain, or write keep=False', found, the_relation);
+  END IF;
+  SELECT string_agg(format('ALTER COLUMN %I DROP IDENTITY, ALTER COLUMN %1$I DROP NOT NULL', attname), ', ') INTO found
+    FROM pg_attribute WHERE attrelid = the_relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RETURN format('%s has an identity, which stays NOT NULL: copies of rows could not be written. In an earlier revision '
+      'ALTER TABLE %s %s; or write keep=False', listed, the_relation, found);
   END IF;
   SELECT string_agg(format('%s of %s', indexrelid::regclass, member), ', ') INTO found
     FROM pipestate.family(the_relation) AS member JOIN pg_index ON indrelid = member AND indisreplident

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 
 from pipestate.core.errors import ConfigError
 from pipestate.ledger.backfills import Work
+from pipestate.ledger.contracts import explain_refusal, find_applied_contract
 from pipestate.project.graph import Place, Position
 from pipestate.runbook.model import Backfill, Phase, Runbook
 from pipestate.runbook.variants import as_read_by
@@ -148,8 +149,8 @@ def told(known: Sequence[str]) -> str:
     return f"there {'is' if len(known) == 1 else 'are'} {', '.join(known)}"
 
 
-def require_phase(found: Found, position: Position) -> None:
-    """Refuse a backfill if its phase does not apply at the database's revision."""
+def require_phase(connection: Connection, found: Found, position: Position) -> None:
+    """Refuse a backfill if its phase does not apply at the database's revision, or its contract has ended it."""
     phase, at = found.phase, position.current or "base"
     place = position.place(phase.from_, phase.until)
     if place is Place.AHEAD:
@@ -162,3 +163,5 @@ def require_phase(found: Found, position: Position) -> None:
             f"{found.address} belongs to phase {phase.name}, which ended with revision {phase.until}, and the "
             f"database is at {at}: there is nothing to fill any more"
         )
+    if contract := find_applied_contract(connection, position, found.runbook, phase):
+        raise ConfigError(explain_refusal(found.address, contract))

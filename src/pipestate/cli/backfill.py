@@ -182,7 +182,7 @@ def forecast(to: Target, found: "Found", batch_size: int | None) -> "Forecast":
     from pipestate.database import connections as db
 
     with db.reader(to.url) as connection:
-        require_phase(found, to.locate(connection))
+        require_phase(connection, found, to.locate(connection))
         return forecast(connection, found, batch_size=batch_size)
 
 
@@ -195,7 +195,7 @@ def run(to: Target, found: "Found", batch_size: int | None, max_lag: float | Non
     with db.reachable(to.url), db.engine_for(to.url).connect() as plain:
         connection = plain.execution_options(isolation_level="AUTOCOMMIT")
         position = to.locate(connection)
-        require_phase(found, position)
+        require_phase(connection, found, position)
         with progress(found.address, "rows") as tell:
             how = How(batch_size, max_lag, tell, lambda said: say(f"pipestate: {said}", err=True))
             return run(connection, found, how, revision=position.current)

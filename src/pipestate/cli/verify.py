@@ -186,6 +186,7 @@ def check(
     Without `trusting`, refuse a database in which another role could forge answers, as a migration does.
     """
     from pipestate.database import connections as db
+    from pipestate.ledger.contracts import without_ended_backfills
     from pipestate.ledger.drift import edited_files
     from pipestate.project.phases import resolve_opens
     from pipestate.status.obstacles import find_obstacles
@@ -208,6 +209,7 @@ def check(
             on_check=lambda check, number, total: tell(f"check {number} of {total}: {check}"),
             most=most or EVIDENCE_ROWS,
         )
+        report = without_ended_backfills(connection, report, phases, position)
         obstacles = find_obstacles(connection, to.chain, position.applied, report)
     return replace(
         report,

@@ -73,7 +73,8 @@ WHERE c.oid = pg_catalog.to_regclass('pipestate.run')
 -- Oids and built-in functions only, so every reader of the ledger can run it. `bytes` is the total table size.
 SELECT e.id::text AS id, e.kind, e.schema_name || '.' || e.table_name AS name, e.revision,
        ARRAY(SELECT c ->> 'name' FROM pg_catalog.jsonb_array_elements(e.columns) AS c)::text[] AS columns,
-       pg_catalog.pg_total_relation_size(k.oid) AS bytes, k.reltuples::bigint AS rows, e.dropped_at AS at
+       pg_catalog.pg_total_relation_size(k.oid) AS bytes, k.reltuples::bigint AS rows, e.dropped_at AS at,
+       e.schema_name <> ALL (pg_catalog.current_schemas(false)) AND pg_catalog.strpos(e.name, '.') = 0 AS is_elsewhere
   FROM pipestate.soft_drop e
   JOIN pg_catalog.pg_class k ON k.oid = CASE e.kind
          WHEN 'table' THEN (SELECT c.oid FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace

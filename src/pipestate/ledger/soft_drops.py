@@ -1,13 +1,14 @@
 """Soft-dropped objects that can be restored: name, time of the drop, size."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.types import DateTime
 
-from pipestate.core.text import many, size
+from pipestate.core.text import listed, many, plain, size
 from pipestate.database.connections import choose, engine_of
 from pipestate.database.drivers import run_as_written
 from pipestate.ledger.state import has_ledger, is_readable
@@ -16,7 +17,11 @@ from pipestate.ledger.tables import in_utc, query
 
 @dataclass(frozen=True, slots=True)
 class SoftDropped:
-    """A soft-dropped table, or soft-dropped columns of a table, that can be restored."""
+    """A soft-dropped table, or soft-dropped columns of a table, that can be restored.
+
+    `is_elsewhere`: neither the search_path nor the contract names its schema. `above` lists the later revisions
+    that its downgrade undoes, too; None: its revision is not applied.
+    """
 
     id: str
     kind: str
@@ -27,10 +32,21 @@ class SoftDropped:
     rows: int | None  # planner's estimate
     bytes: int | None
     also: str | None = None  # SQLite: another table dropped with this one
+    is_elsewhere: bool = False
+    above: tuple[str, ...] | None = None
 
     @property
     def described(self) -> str:
         return f"{', '.join(self.columns)} of {self.name}" if self.columns else f"{self.kind} {self.name}"
+
+    def restore(self, alembic: Callable[[str], str]) -> str:
+        """Write the command that restores this and nothing else, or what stands in its way."""
+        if self.above is None:
+            return f"no downgrade restores it here: revision {plain(self.revision)} is not applied"
+        if not self.above:
+            return alembic(f"downgrade {plain(self.revision)}-1")
+        later = listed([plain(each) for each in self.above], most=5)
+        return f"a downgrade below {plain(self.revision)} would undo later revisions, too: {later}"
 
     @property
     def size(self) -> str:
@@ -67,7 +83,15 @@ def _find_on_postgresql(connection: Connection) -> list[SoftDropped]:
         return []
     return [
         SoftDropped(
-            r.id, r.kind, r.name, r.revision, tuple(r.columns), r.at, r.rows if r.rows > 0 else None, r.bytes
+            r.id,
+            r.kind,
+            r.name,
+            r.revision,
+            tuple(r.columns),
+            r.at,
+            r.rows if r.rows > 0 else None,
+            r.bytes,
+            is_elsewhere=r.is_elsewhere,
         )
         for r in run_as_written(connection, query("soft_drops"))
     ]
@@ -86,5 +110,6 @@ def _find_on_sqlite(connection: Connection) -> list[SoftDropped]:
         columns = tuple(column["name"] for column in definition.get("columns", ()))
         count = int(connection.exec_driver_sql(f"SELECT count(*) FROM {row.id}").scalar_one())
         also, at = definition.get("baseline"), in_utc(row.at)
-        found.append(SoftDropped(row.id, row.kind, row.name, row.revision, columns, at, count, None, also))
+        revision = row.revision or definition.get("revision", "")
+        found.append(SoftDropped(row.id, row.kind, row.name, revision, columns, at, count, None, also))
     return found

@@ -105,8 +105,9 @@ class Contract:
     `insist` names checks and sign-offs that the phase must have; `recheck` names those evaluated again under
     the lock. `drop_triggers` names triggers of these tables that are dropped and restored with the columns.
 
-    A restore derives two kinds of rows by `derived`: new rows, and rows modified since the contract. A row is
-    modified if its `changed_at` column is later than the contract. For columns, `derived` has expressions
+    A restore derives two kinds of rows by `derived`: new rows, and rows modified since the contract. A
+    `changed_at` column, if given, narrows the modified rows to those with a later value. If such rows exist,
+    and a column has no `derived`, the restore is refused unless it is forced. For columns, `derived` has expressions
     over the row `s` and its hidden values `a`. For a table it is a `DerivedRows`; `keys` or the primary key
     finds its rows.
 

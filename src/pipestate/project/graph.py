@@ -29,6 +29,7 @@ class Position:
     head: str | None
     paths: Mapping[str, Path] = field(default_factory=dict, compare=False, repr=False)
     version_table: str | None = field(default=None, compare=False)  # as written in SQL
+    chain: "Chain | None" = field(default=None, compare=False, repr=False)
 
     def place(self, from_: str | None, until: str | None) -> Place | None:
         """Return AHEAD or PAST for a range of revisions, or None if the database is inside it."""
@@ -37,6 +38,17 @@ class Position:
         if from_ is not None and from_ not in self.applied:
             return Place.AHEAD
         return None
+
+    def above(self, revision: str) -> tuple[str, ...]:
+        """List the applied revisions that a downgrade below this one undoes, too."""
+        return tuple(
+            each.id
+            for each in self.chain or ()
+            if each.id in self.applied
+            and each.id != revision
+            and self.chain is not None
+            and revision in self.chain.ancestors([each.id])
+        )
 
 
 # A chain: revisions in sequence, with branches, merges and dependencies.
@@ -118,6 +130,7 @@ class Chain:
             " ".join(current) or None,
             " ".join(self.heads) or None,
             {revision.id: revision.path for revision in self.revisions},
+            chain=self,
         )
 
 

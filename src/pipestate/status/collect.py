@@ -1,6 +1,6 @@
 """Collect the status of a database: verdicts, records of the ledger and views, all in one snapshot."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
@@ -9,9 +9,10 @@ from sqlalchemy import URL, Connection, DateTime, literal_column, select
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError
+from pipestate.ledger.contracts import without_ended_backfills
 from pipestate.ledger.drift import read_drift
 from pipestate.ledger.server_guard import read_server_guard
-from pipestate.ledger.soft_drops import find_orphans, find_soft_drops
+from pipestate.ledger.soft_drops import SoftDropped, find_orphans, find_soft_drops
 from pipestate.ledger.state import NOT_SHOWN, find_foreign_owner, foreign_warning, require_ledger
 from pipestate.ledger.tables import CLOCK, in_utc
 from pipestate.project.graph import Position
@@ -70,6 +71,7 @@ def collect(
     """
     now = read_clock(connection)
     report = verify_on(connection, url, phases, position, timeout_s=timeout_s)
+    report = without_ended_backfills(connection, report, phases, position)
     guard = read_server_guard(connection)
     warnings = (*report.warnings, *([guard.fault] if guard is not None and guard.fault else []))
     views = tuple(run_views(connection, phases, position, timeout_s))
@@ -155,8 +157,16 @@ def _with_records(
         rehearsal=next(iter(read_rehearsals(source, position.paths, most=1)), None),
         warnings=(*standing.warnings, *([said] if orphans else ()), *foreign_warning(connection)),
         drift=read_drift(connection),
-        soft_dropped=tuple(find_soft_drops(connection)),
+        soft_dropped=tuple(_own_soft_drops(connection, position)),
     )
+
+
+def _own_soft_drops(connection: Connection, position: Position) -> Iterator[SoftDropped]:
+    """List the soft drops of this schema, each with how a downgrade restores it."""
+    for dropped in find_soft_drops(connection):
+        if not dropped.is_elsewhere:
+            applied = dropped.revision in position.applied
+            yield replace(dropped, above=position.above(dropped.revision) if applied else None)
 
 
 def read_clock(connection: Connection) -> datetime:

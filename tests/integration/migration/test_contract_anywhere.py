@@ -44,7 +44,10 @@ def test_tables_and_columns_go_and_come_back_on_both_engines(
     with pytest.raises(Exception, match="order_log"):
         database.rows(LOG)
     database.run("DELETE FROM orders WHERE id = 2", "INSERT INTO orders (id, total) VALUES (4, 9)")
-    project.downgrade()
+    with pytest.raises(MigrationError, match="new rows of orders: 1, modified rows: 0"):
+        project.downgrade()
+    assert database.value("SELECT version_num FROM alembic_version") == "b2"
+    project.downgrade("a1", "force=the default is right")
     assert database.rows(LOG) == before[1]
     assert database.rows(ALL) == [before[0][0], before[0][2], (4, 9, "new")], "a new row has the default"
 
@@ -57,6 +60,40 @@ def test_a_script_does_the_same(pg: Database, tmp_path: Path) -> None:
     assert pg.value("SELECT to_regclass('order_log') IS NULL") is True
     project.downgrade()
     assert (pg.rows(ALL), pg.rows(LOG)) == before
+
+
+@pytest.mark.parametrize("how", ["per migration", "all at once"])
+def test_without_a_time_of_change_derived_decides_for_every_modified_row(
+    database: Database, tmp_path: Path, how: str
+) -> None:
+    database.run("CREATE TABLE t (id int PRIMARY KEY, x text, note text)")
+    database.run("INSERT INTO t VALUES (1, 'x1', 'a'), (2, 'x2', 'b'), (3, NULL, NULL)")
+    project = lay_out(
+        tmp_path, database, how, columns={"t": ["x"]}, derived={"t": {"x": "'derived ' || s.note"}}
+    )
+    project.upgrade()
+    database.run("UPDATE t SET note = 'B' WHERE id = 2", "INSERT INTO t (id, note) VALUES (4, 'new')")
+    project.downgrade()
+    assert database.rows("SELECT id, x FROM t ORDER BY id") == [
+        (1, "x1"),
+        (2, "derived B"),
+        (3, None),
+        (4, "derived new"),
+    ]
+
+
+def test_a_script_counts_and_refuses_old_values_too(pg: Database, tmp_path: Path) -> None:
+    make(pg)
+    project = lay_out(tmp_path, pg, "script", columns=COLUMNS)
+    project.upgrade()
+    pg.run("UPDATE orders SET total = total + 1 WHERE id = 1", "INSERT INTO orders (id, total) VALUES (4, 9)")
+    with pytest.raises(
+        ScriptFailed, match=r"new rows of orders: 1, modified rows: 1\. The contract has no `derived`"
+    ):
+        project.downgrade()
+    assert pg.value("SELECT version_num FROM alembic_version") == "b2"
+    project.downgrade("a1", "force=old values are right")
+    assert pg.value("SELECT old_status FROM orders WHERE id = 4") == "new"
 
 
 @pytest.mark.parametrize("how", ["per migration", "all at once", "script"])

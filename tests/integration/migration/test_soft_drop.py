@@ -1,6 +1,8 @@
 """A contract drops softly and restores: what is written meanwhile, families, tenants, stacked contracts, kills."""
 
 import json
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from integration.migration.test_odd_schemas import difference, everything
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
 from support.contract_project import Contracted, ScriptFailed, lay_out
+from support.programs import run_program
 from support.servers import Database
 
 HOW = ("per migration", "all at once", "script")
@@ -178,7 +181,126 @@ def test_an_insert_without_column_names_does_not_shift_into_a_hidden_column(
     pg.run("INSERT INTO t (id, note) VALUES (9, 'my note')")
 
 
-def test_new_rows_get_the_default_that_stayed_and_values_return(pg: Database, tmp_path: Path) -> None:
+ORDERS = (
+    "CREATE TABLE t (id int PRIMARY KEY, label text, x text NOT NULL DEFAULT 'standard', qty int)",
+    "INSERT INTO t VALUES (1, 'a', 'old', 1)",
+)
+# Statements of an application, after the contract: each writes the row (500, 'pos', 7).
+WRITERS = {
+    "a copy of the table": (
+        "CREATE TEMP TABLE copy (LIKE t); INSERT INTO copy (id, label, qty) VALUES (500, 'pos', 7);"
+        "INSERT INTO t (id, label, qty) SELECT id, label, qty FROM copy",
+    ),
+    "a copy of whole rows": (
+        "CREATE TEMP TABLE copy (LIKE t); INSERT INTO copy (id, label, qty) VALUES (500, 'pos', 7);"
+        "INSERT INTO t SELECT * FROM copy",
+    ),
+    "json": (
+        "INSERT INTO t SELECT * FROM jsonb_populate_recordset(NULL::t, "
+        """'[{"id": 500, "label": "pos", "qty": 7}]')""",
+    ),
+}
+DEFAULTS = {
+    "a default": ORDERS,
+    "a default of a domain": (
+        "CREATE DOMAIN d AS text DEFAULT 'standard'",
+        ORDERS[0].replace("x text NOT NULL DEFAULT 'standard'", "x d NOT NULL"),
+        ORDERS[1],
+    ),
+    "partitions": (
+        ORDERS[0] + " PARTITION BY RANGE (id)",
+        "CREATE TABLE t1 PARTITION OF t FOR VALUES FROM (0) TO (1000)",
+        ORDERS[1],
+    ),
+    "a default of a partition": (
+        ORDERS[0].replace(" DEFAULT 'standard'", "") + " PARTITION BY RANGE (id)",
+        "CREATE TABLE t1 PARTITION OF t FOR VALUES FROM (0) TO (1000)",
+        "ALTER TABLE t1 ALTER x SET DEFAULT 'own'",
+        ORDERS[1],
+    ),
+    "a default of a child": (
+        "CREATE TABLE t (id int, label text, x text NOT NULL, qty int)",
+        "CREATE TABLE c () INHERITS (t)",
+        "ALTER TABLE c ALTER x SET DEFAULT 'own'",
+        ORDERS[1],
+    ),
+    "a generated column": (
+        "CREATE TABLE t (id int PRIMARY KEY, label text, x text NOT NULL GENERATED ALWAYS AS (label || '!') STORED, qty int)",
+        "INSERT INTO t (id, label, qty) VALUES (1, 'a', 1)",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("made", "writer"),
+    # Neither a generated column nor the default of a domain lets whole rows be copied.
+    [
+        (made, writer)
+        for made in DEFAULTS
+        for writer in WRITERS
+        if made != "a generated column"
+        and (made, writer) != ("a default of a domain", "a copy of whole rows")
+    ],
+)
+def test_a_hidden_column_stops_no_writer(pg: Database, tmp_path: Path, made: str, writer: str) -> None:
+    pg.run(*DEFAULTS[made])
+    before = everything(pg)
+    project = lay_out(tmp_path, pg, columns={"t": ["x"]})
+    project.upgrade()
+    pg.run(*WRITERS[writer])
+    assert rows(pg, "SELECT id, label, qty FROM t ORDER BY id") == [(1, "a", 1), (500, "pos", 7)]
+    pg.run("DELETE FROM t WHERE id = 500", "DROP TABLE IF EXISTS copy")
+    project.downgrade()
+    assert difference(before, everything(pg)) == ""
+
+
+@pytest.mark.parametrize("made", DEFAULTS)
+def test_an_insert_without_column_names_writes_into_no_wrong_column(
+    pg: Database, tmp_path: Path, made: str
+) -> None:
+    contracted(tmp_path, pg, *DEFAULTS[made])
+    shifted = ["t"] + [name for name in ("t1", "c") if pg.value(f"SELECT to_regclass('{name}')")]
+    for table in shifted:
+        with pytest.raises(DBAPIError, match=r"_pipestate_1_[c1]"):
+            pg.run(f"INSERT INTO {table} VALUES (500, 'pos', 7)")
+    assert pg.value("SELECT count(*) FROM t") == 1
+    pg.run("INSERT INTO t (id, label, qty) VALUES (500, 'pos', 7)")
+
+
+def test_several_hidden_columns_take_no_value_of_an_insert_without_column_names(
+    pg: Database, tmp_path: Path
+) -> None:
+    contracted(
+        tmp_path,
+        pg,
+        "CREATE TABLE t (id int, x text DEFAULT 'standard', label text, y int DEFAULT 7, qty int, z int DEFAULT 1)",
+        "INSERT INTO t VALUES (1)",
+        columns={"t": ["x", "y", "z"]},
+    )
+    for values in (
+        "500, 'pos'",
+        "500, 'standard', 'pos'",
+        "500, NULL, 'pos', 7",
+        "500, NULL, 'pos', NULL, 7, 1",
+    ):
+        with pytest.raises(DBAPIError, match="_pipestate_1_c"):
+            pg.run(f"INSERT INTO t VALUES ({values})")
+    assert pg.value("SELECT count(*) FROM t") == 1
+
+
+def test_an_identity_is_refused_with_what_to_do(pg: Database, tmp_path: Path) -> None:
+    """It stays NOT NULL, and its sequence would not survive."""
+    with pytest.raises(MigrationError) as refused:
+        contracted(
+            tmp_path, pg, "CREATE TABLE t (id int PRIMARY KEY, x int GENERATED BY DEFAULT AS IDENTITY)"
+        )
+    pg.run(re.search("ALTER TABLE .* DROP NOT NULL", str(refused.value))[0])  # type: ignore[index]
+    pg.run("INSERT INTO t VALUES (1, 1)")
+    Contracted(tmp_path, pg).upgrade()
+    pg.run("INSERT INTO t (id) VALUES (2)")
+
+
+def test_new_rows_get_the_default_and_values_return(pg: Database, tmp_path: Path) -> None:
     project = contracted(
         tmp_path,
         pg,
@@ -186,7 +308,7 @@ def test_new_rows_get_the_default_that_stayed_and_values_return(pg: Database, tm
         "INSERT INTO t VALUES (1, 'a')",
     )
     pg.run("INSERT INTO t (id) VALUES (2)")
-    project.downgrade()
+    project.downgrade("a1", "force=the default is right")
     assert rows(pg) == [(1, "a"), (2, "standard")]
     pg.run("INSERT INTO t (id) VALUES (3)")
     assert rows(pg)[-1] == (3, "standard")
@@ -242,7 +364,7 @@ def test_what_rows_written_since_break_is_said_and_they_are_kept(
         derived={"t": {"x": "'d'"}} if rule != "not null" else {},
     )
     pg.run("INSERT INTO t (id, note) VALUES (8, 'n'), (9, 'n')")
-    project.downgrade()
+    project.downgrade("a1", *(["force=without a value"] if rule == "not null" else []))
     assert said in caplog.text
     value = "d" if rule != "not null" else None
     assert rows(pg) == [(1, "x1"), (8, value), (9, value)]
@@ -269,7 +391,7 @@ def test_partitions_made_meanwhile_have_their_rows_restored_too(
         "UPDATE t SET id = 12 WHERE id = 3",
     )
     project.downgrade()
-    assert rows(pg) == [(1, "x1"), (2, "x2"), (4, "derived 4"), (11, "derived 11"), (12, "x3")]
+    assert rows(pg) == [(1, "x1"), (2, "x2"), (4, "derived 4"), (11, "derived 11"), (12, "derived 12")]
     assert rows(pg, VALIDATED) == [("u", True)]
     not_null = "SELECT bool_and(attnotnull) FROM pg_attribute WHERE attname = 'x' AND attrelid IN ('t'::regclass, 't1'::regclass, 't2'::regclass)"
     assert pg.value(not_null) is True
@@ -372,6 +494,40 @@ def test_two_contracts_on_one_table_are_taken_back_one_by_one(pg: Database, tmp_
     assert after == before, difference(before, after)
 
 
+def test_the_status_offers_a_downgrade_only_where_it_undoes_nothing_else(
+    pg: Database, tmp_path: Path
+) -> None:
+    pg.run(*TABLE)
+    project = lay_out(tmp_path, pg, columns={"t": ["x"]})
+    (project.root / "migrations" / "versions" / "c3_second.py").write_text(SECOND)
+    page = project.root / "runbooks" / "odd.md"
+    page.write_text(
+        page.read_text().replace('until: "b2", opens: ["b2"]', 'until: "c3", opens: ["b2", "c3"]')
+    )
+    project.upgrade("c3")
+    said = status(project)
+    assert "restore: a downgrade below b2 would undo later revisions, too: c3; purge" in said
+    assert "restore: pipestate downgrade c3-1" in said
+    project.downgrade("b2")
+    assert "restore: pipestate downgrade b2-1" in status(project)
+
+
+def test_the_status_of_a_tenant_shows_no_soft_drop_of_another(pg: Database, tmp_path: Path) -> None:
+    project = contracted(tmp_path, pg)
+    assert "x of public.t" in status(project)
+    pg.run("CREATE SCHEMA tenant", "CREATE TABLE tenant.alembic_version AS TABLE public.alembic_version")
+    pg.run(f'ALTER DATABASE "{pg.url.database}" SET search_path = tenant')
+    pg.leave()
+    assert "public.t" not in status(project)
+
+
+def status(project: Contracted) -> str:
+    argv = ["pipestate", "status", "--database-url", project.database.text]
+    done = run_program(argv, cwd=project.root, environment={**os.environ, "COLUMNS": "300"})
+    assert done.returncode == 0, done.stderr
+    return " ".join(done.stdout.split())
+
+
 def test_a_table_that_was_renamed_or_moved_since_is_found(pg: Database, tmp_path: Path) -> None:
     project = contracted(tmp_path, pg)
     pg.run("CREATE SCHEMA elsewhere", "ALTER TABLE t RENAME TO u", "ALTER TABLE u SET SCHEMA elsewhere")
@@ -468,7 +624,7 @@ def test_triggers_are_dropped_and_restored_with_the_columns(pg: Database, tmp_pa
     before = everything(pg)
     project.upgrade()
     pg.run("UPDATE t SET note = 'written' WHERE id = 1", "UPDATE t SET note = 'note' WHERE id = 1")
-    project.downgrade()
+    project.downgrade("a1", "force=the note is as it was")
     after = everything(pg)
     assert after == before, difference(before, after)
 

@@ -142,7 +142,7 @@ def test_new_rows_can_be_written_and_everything_returns(pg: Database, tmp_path: 
     project.upgrade()
     pg.run("INSERT INTO t (id, note) VALUES (8, 'new'), (9, 'new')", "UPDATE t SET note = note WHERE id = 1")
     pg.run("DELETE FROM t WHERE id > 7")
-    project.downgrade()
+    project.downgrade("a1", "force=the note is as it was")
     after = everything(pg)
     assert after == before, difference(before, after)
 
@@ -442,11 +442,24 @@ def test_a_restore_says_how_many_rows_are_left(
     pg: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture, derived: dict[str, Any], how: str
 ) -> None:
     project = contracted(tmp_path, pg, how=how, derived=derived)
-    pg.run("DELETE FROM t WHERE id > 3", "INSERT INTO t (id) VALUES (9)")
+    pg.run(
+        "DELETE FROM t WHERE id > 3", "INSERT INTO t (id) VALUES (9)", "UPDATE t SET note = '' WHERE id = 1"
+    )
     caplog.set_level("INFO")
-    project.downgrade()
-    assert "rows of t from before revision b2: 3" in caplog.text
-    assert rows(pg)[-1] == (9, "derived" if derived else None)
+    if not derived:
+        with pytest.raises(
+            MigrationError, match=r"new rows of t: 1, modified rows: 1\. The contract has no `derived` for x"
+        ):
+            project.downgrade()
+        assert pg.value("SELECT version_num FROM alembic_version") == "b2"
+    project.downgrade("a1", *([] if derived else ["force=old values are right"]))
+    assert "rows of t from before revision b2: 3, modified since: 1; new rows: 1" in caplog.text
+    assert [row[1] for row in rows(pg)] == [
+        "derived" if derived else "x1",
+        "x2",
+        "x3",
+        "derived" if derived else None,
+    ]
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])

@@ -95,7 +95,7 @@ def _ledger(standing: Status, calls: Calls) -> Iterator[RenderableType]:
         text = Text().append(plain(dropped.described), "bold")
         text.append(f": {dropped.size}, by {plain(dropped.revision)}, {age} ago")
         if dropped is last[dropped.revision]:
-            restore = calls.alembic(f"downgrade {plain(dropped.revision)}-1")
+            restore = dropped.restore(calls.alembic)
             text.append(f"\nrestore: {restore}; purge: {calls.pipestate('purge --older-than 30d')}", "dim")
         lines.append((label("soft drop", GOOD), text))
     if standing.drift is not None and (drifted := standing.drift.sentence):

@@ -136,8 +136,10 @@ def restore(drop: Drop) -> None:
     reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
     actor = "current_user" if sql.is_offline() else sql.literal(who())
     for part in drop.parts:
-        counts = part.kind == "columns" and not part.derived
-        sql.emit(f"CALL pipestate.require_restorable({_key(part)}, {reason}, {actor}, {counts})")
+        derived = _array(list(part.derived) if isinstance(part, DroppedColumns) else [])
+        sql.emit(
+            f"CALL pipestate.require_restorable({_key(part)}, {reason}, {actor}, {derived}, {_changed_at(part)})"
+        )
     sql.say_warnings()
     sql.emit("CALL pipestate.lift_timeout()")
     commits = may_commit()
@@ -186,11 +188,10 @@ def restore_dropped_table(table: str, revision: str) -> None:
 def _restore_table(table: DroppedTable, *, commits: bool) -> None:
     if table.derived is not None:
         derived = table.derived
-        changed_at = sql.literal(table.changed_at) if table.changed_at else "NULL"
         sql.emit(
             f"CALL pipestate.begin_table_restore({_key(table, kind=False)}, {_array(table.key)}, "
             f"{sql.regclass(derived.source)}, {sql.dollar(derived.where, 'sql')}, {_json(derived.columns)}, "
-            f"{changed_at})"
+            f"{_changed_at(table)})"
         )
         with _unlocked(commits):
             sql.do(f"CALL pipestate.fill({commits});", why=f"{table.table}: rows that were written since")
@@ -200,18 +201,13 @@ def _restore_table(table: DroppedTable, *, commits: bool) -> None:
 
 def _restore_columns(some: DroppedColumns, *, commits: bool) -> None:
     hidden = _hidden([some], "hidden")
-    if some.derived:
-        lock_tables(
-            also=hidden, mode="SHARE ROW EXCLUSIVE" if commits else "ACCESS EXCLUSIVE", in_server=True
-        )
-        changed_at = sql.literal(some.changed_at) if some.changed_at else "NULL"
-        sql.emit(
-            f"CALL pipestate.begin_restore({_key(some, kind=False)}, {_json(some.derived)}, {changed_at}, "
-            f"current_setting('search_path'), {commits})"
-        )
+    lock_tables(also=hidden, mode="SHARE ROW EXCLUSIVE" if commits else "ACCESS EXCLUSIVE", in_server=True)
+    sql.emit(
+        f"CALL pipestate.begin_restore({_key(some, kind=False)}, {_json(some.derived)}, {_changed_at(some)}, "
+        f"current_setting('search_path'), {commits})"
+    )
     with _unlocked(commits):
-        if some.derived:
-            sql.do(f"CALL pipestate.fill({commits});", why=f"{some.table}: rows that were written since")
+        sql.do(f"CALL pipestate.fill({commits});", why=f"{some.table}: rows that were written since")
         if commits:
             sql.execute_each(f"SELECT pipestate.indexes_to_build({_key(some, kind=False)}) WHERE true")
     lock_tables(also=hidden, in_server=True)
@@ -236,6 +232,10 @@ def _key(part: DroppedTable | DroppedColumns, *, kind: bool = True) -> str:
     name."""
     values = (part.revision, part.kind, part.table) if kind else (part.revision, part.table)
     return f"{sql.literals(values)}, {_schemas(part.table)}"
+
+
+def _changed_at(part: DroppedTable | DroppedColumns) -> str:
+    return sql.literal(part.changed_at) if part.changed_at else "NULL"
 
 
 def _schemas(table: str) -> str:

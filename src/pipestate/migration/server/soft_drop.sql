@@ -74,7 +74,7 @@ DECLARE
   numbers smallint[] := pipestate.numbers_of(the_relation, the_columns);
   n bigint;
   fault text;
-  hidden jsonb;       -- name, hidden name, and whether new rows get a value by themselves
+  hidden jsonb;       -- name, hidden name, and the default that new rows get at the restore
   removed jsonb := '[]';
   renamed jsonb := '[]';
   held boolean;
@@ -106,11 +106,12 @@ BEGIN
   END IF;
   n := nextval('pipestate.soft_drop_id_seq');
   SELECT jsonb_agg(jsonb_build_object('name', attname, 'hidden', format('_pipestate_%s_%s', n, i), 'number', attnum,
-           'type', format_type(atttypid, atttypmod), 'filled', filled) ORDER BY i)
+           'type', format_type(atttypid, atttypmod), 'generated', attgenerated <> '', 'default', filled) ORDER BY i)
     INTO hidden
-    FROM (SELECT attname, attnum, atttypid, atttypmod, row_number() OVER (ORDER BY attnum) AS i,
-                 atthasdef OR attidentity <> '' OR attgenerated <> '' OR typdefault IS NOT NULL AS filled
+    FROM (SELECT attname, attnum, atttypid, atttypmod, attgenerated, row_number() OVER (ORDER BY attnum) AS i,
+                 CASE WHEN attgenerated = '' THEN coalesce(pg_get_expr(adbin, adrelid), pg_get_expr(typdefaultbin, 0)) END AS filled
             FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
+            LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
            WHERE attrelid = the_relation AND attnum = ANY (numbers)) AS going;
 
   -- Record with the names that people know, then rename, then remove.
@@ -131,17 +132,19 @@ BEGIN
     SELECT member, attname, attnum FROM pipestate.family(the_relation) AS member
       JOIN pg_attribute ON attrelid = member AND attnotnull AND NOT attisdropped
       JOIN jsonb_array_elements(hidden) AS each ON attname = each ->> 'hidden'
-     WHERE NOT (each ->> 'filled')::boolean OR attgenerated <> '' ORDER BY attinhcount, member
+     ORDER BY attinhcount, member
   LOOP
     EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP NOT NULL', item.member, item.attname);
   END LOOP;
   EXECUTE format('ALTER TABLE %s ADD COLUMN %I boolean DEFAULT true', the_relation, format('_pipestate_%s_0', n));
   EXECUTE format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT', the_relation, format('_pipestate_%s_0', n));
-  -- Without this, an INSERT that names no columns would write its values into hidden ones.
+  -- Without this, an INSERT that names no columns would write its values into hidden ones. It tells those apart only if a
+  -- hidden column of a new row is NULL: so the defaults are removed, too, also that of a domain.
+  FOR item IN SELECT each ->> 'hidden' AS name FROM jsonb_array_elements(hidden) AS each WHERE NOT (each ->> 'generated')::boolean LOOP
+    EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT NULL', the_relation, item.name);
+  END LOOP;
   SELECT string_agg(quote_ident(each ->> 'hidden'), ', ') INTO watched
-    FROM jsonb_array_elements(hidden) AS each
-   WHERE NOT (each ->> 'filled')::boolean AND NOT EXISTS (  -- a child may have a default of its own
-           SELECT FROM pg_attribute WHERE attrelid IN (SELECT pipestate.family(the_relation)) AND attname = each ->> 'hidden' AND atthasdef);
+    FROM jsonb_array_elements(hidden) AS each WHERE NOT (each ->> 'generated')::boolean;
   IF watched IS NOT NULL THEN
     EXECUTE format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%I IS NOT NULL OR num_nonnulls(%s) = 0) NOT VALID',
       the_relation, format('_pipestate_%s_c', n), format('_pipestate_%s_0', n), watched);
@@ -159,7 +162,7 @@ END
 $$;
 
 -- List what must be removed with the columns, because it could make a write fail: each with the statement that drops it,
--- and what restores it. Foreign keys, CHECKs, NOT NULL of 18, triggers that are named, and unique indexes and exclusion
+-- and what restores it. Defaults, foreign keys, CHECKs, NOT NULL, triggers that are named, and unique indexes and exclusion
 -- constraints that also read visible columns, treat NULLs as equal, or get a value for new rows: a default, or a derived one.
 CREATE OR REPLACE FUNCTION pipestate.removed_with(
   the_relation regclass, the_columns text[], the_triggers text[], the_derived text[]) RETURNS jsonb
@@ -171,6 +174,15 @@ BEGIN
     SELECT relation, ordinality AS place, pipestate.numbers_of(relation, the_columns) AS going
       FROM pipestate.family(the_relation) WITH ORDINALITY AS f (relation, ordinality)
   ), found (place, part, item) AS (
+    SELECT -place, 0, jsonb_build_object('kind', 'default', 'relation', relation::text, 'column', a.attname, 'name', NULL,
+             'drop', 'SELECT', 'definition', pg_get_expr(d.adbin, d.adrelid), 'root', relation = the_relation)
+      FROM member JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = ANY (going) AND a.attgenerated = ''
+      LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+      LEFT JOIN pg_attribute r ON r.attrelid = the_relation AND r.attname = a.attname
+      LEFT JOIN pg_attrdef o ON o.adrelid = r.attrelid AND o.adnum = r.attnum
+     WHERE CASE WHEN relation = the_relation THEN d.oid IS NOT NULL  -- the root's reaches the others; some have their own
+           ELSE pg_get_expr(d.adbin, d.adrelid) IS DISTINCT FROM pg_get_expr(o.adbin, o.adrelid) END
+    UNION ALL
     SELECT place, 1, jsonb_build_object('kind', 'trigger', 'relation', relation::text, 'name', tgname,
              'drop', format('DROP TRIGGER %I ON %s', tgname, relation), 'definition', pg_get_triggerdef(t.oid),
              'enabled', tgenabled, 'comment', obj_description(t.oid, 'pg_trigger'))
@@ -184,17 +196,14 @@ BEGIN
              'comment', obj_description(c.oid, 'pg_constraint'))
       FROM member JOIN pg_constraint c ON conrelid = relation
      WHERE (conkey && going OR contype = 'c' AND 0 = ANY (conkey)) AND conparentid = 0  -- 0: the whole row
-       AND (contype = 'f' OR contype = 'c' AND conislocal
-           OR contype = 'n' AND NOT EXISTS (SELECT FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
-                WHERE attrelid = relation AND attnum = ANY (conkey)
-                  AND attgenerated = '' AND (atthasdef OR attidentity <> '' OR typdefault IS NOT NULL)))
+       AND (contype = 'f' OR conislocal AND contype IN ('c', 'n')
+           OR contype = 'n' AND NOT EXISTS (SELECT FROM pg_inherits JOIN pg_constraint p ON p.conrelid = inhparent AND p.contype = 'n'
+                AND p.conname = c.conname WHERE inhrelid = relation))
     UNION ALL
     SELECT place, 2, jsonb_build_object('kind', 'not null', 'relation', relation::text, 'column', attname, 'name', NULL,
              'drop', 'SELECT', 'validated', true)
       FROM member JOIN pg_attribute a ON attrelid = relation AND attnum = ANY (going) AND attnotnull
-      JOIN pg_type t ON t.oid = atttypid
-     WHERE (attgenerated <> '' OR NOT (atthasdef OR attidentity <> '' OR typdefault IS NOT NULL))
-       AND NOT EXISTS (SELECT FROM pg_inherits JOIN pg_attribute p ON p.attrelid = inhparent AND p.attname = a.attname
+     WHERE NOT EXISTS (SELECT FROM pg_inherits JOIN pg_attribute p ON p.attrelid = inhparent AND p.attname = a.attname
                         WHERE inhrelid = relation AND p.attnotnull)
        AND NOT EXISTS (SELECT FROM pg_constraint WHERE conrelid = relation AND contype = 'n' AND attnum = ANY (conkey))
     UNION ALL
@@ -223,11 +232,11 @@ BEGIN
        AND (NOT pipestate.index_columns(i.oid) <@ going
             OR (to_jsonb(x) ->> 'indnullsnotdistinct')::boolean IS TRUE
             OR pipestate.index_columns(i.oid) && pipestate.numbers_of(relation, the_derived)
-            OR NOT EXISTS (  -- one of its columns is NULL in a new row, or counts by itself
+            OR NOT EXISTS (  -- one of its columns is NULL in a restored new row, or counts by itself
                  SELECT FROM pg_attribute JOIN pg_type t ON t.oid = atttypid
                    LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-                  WHERE attrelid = relation AND attnum = ANY (pipestate.index_columns(i.oid)) AND (attidentity <> ''
-                    OR NOT (atthasdef OR typdefault IS NOT NULL OR attgenerated <> '')
+                  WHERE attrelid = relation AND attnum = ANY (pipestate.index_columns(i.oid)) AND (
+                    NOT (atthasdef OR typdefault IS NOT NULL OR attgenerated <> '')
                     OR pg_get_expr(adbin, adrelid) ~ '(nextval|gen_random_uuid|uuidv7|uuid_generate_v[14])\(')))
   )
   SELECT coalesce(jsonb_agg(item ORDER BY part, place, item ->> 'name'), '[]') FROM found);

@@ -212,11 +212,17 @@ BEGIN
   -- What a hidden column could not stand.
   SELECT string_agg(format('%s (%s)', attname, format_type(atttypid, atttypmod)), ', ') INTO found
     FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
-   WHERE attrelid = the_relation AND attnum = ANY (numbers) AND typtype = 'd' AND NOT atthasdef
-     AND typdefault IS NULL AND attidentity = '' AND pipestate.rejects_null(atttypid);
+   WHERE attrelid = the_relation AND attnum = ANY (numbers) AND typtype = 'd' AND attgenerated = ''
+     AND pipestate.rejects_null(atttypid);
   IF found IS NOT NULL THEN
-    RETURN format('the domain of %s rejects NULL, so new rows of %s could not be written: give the column a default, or '
-      'write keep=False', found, the_relation);
+    RETURN format('the domain of %s rejects NULL, so new rows of %s could not be written: give the column the type below '
+      'that domain, or write keep=False', found, the_relation);
+  END IF;
+  SELECT string_agg(format('ALTER COLUMN %I DROP IDENTITY, ALTER COLUMN %1$I DROP NOT NULL', attname), ', ') INTO found
+    FROM pg_attribute WHERE attrelid = the_relation AND attnum = ANY (numbers) AND attidentity <> '';
+  IF found IS NOT NULL THEN
+    RETURN format('%s has an identity, which stays NOT NULL: copies of rows could not be written. In an earlier revision '
+      'ALTER TABLE %s %s; or write keep=False', listed, the_relation, found);
   END IF;
   SELECT string_agg(format('%s of %s', indexrelid::regclass, member), ', ') INTO found
     FROM pipestate.family(the_relation) AS member JOIN pg_index ON indrelid = member AND indisreplident

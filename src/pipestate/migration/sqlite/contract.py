@@ -22,8 +22,16 @@ from pipestate.migration.sqlite.dropped_tables import (
     record,
     refuse_absent,
     refuse_readers,
+    row_of_then,
     rows_of,
     warn_of_orphans,
+)
+from pipestate.migration.sqlite.dropped_values import (
+    is_modified,
+    is_new,
+    joined,
+    refuse_stale_values,
+    same_row,
 )
 from pipestate.migration.sqlite.rebuild import (
     dropped_in_place,
@@ -92,10 +100,8 @@ def soft_drop_columns(dropped: DroppedColumns) -> None:
     names = [str(column["name"]) for column in there]
     key = catalog.key_of(table, dropped.key)
     collations = catalog.collations_of_key(table, key) or {}
-    kept = ", ".join(map(sql.quoted, (*key, *names)))
-    if dropped.changed_at is not None:
-        kept += f", {sql.quoted(dropped.changed_at)} AS pipestate_changed_at"
-    sql.emit(f"CREATE TABLE {sql.quoted(copy)} AS SELECT {kept} FROM {sql.quoted(table)}")
+    kept = (*map(sql.quoted, (*key, *names)), *row_of_then(table, dropped.changed_at, without=names))
+    sql.emit(f"CREATE TABLE {sql.quoted(copy)} AS SELECT {', '.join(kept)} FROM {sql.quoted(table)}")
     indexed = ", ".join(f"{sql.quoted(name)} COLLATE {collations[name.lower()]}" for name in key)
     sql.emit(f"CREATE UNIQUE INDEX {sql.quoted(f'{copy}_key')} ON {sql.quoted(copy)} ({indexed})")
     columns = [
@@ -145,7 +151,7 @@ def refuse_unfit_restore(dropped: DroppedColumns) -> None:
             f"{copy}: drop or rename the new column, then run the same again"
         )
     refuse_live_references(table)
-    matched = catalog.scalar(f"SELECT EXISTS (SELECT 1 {_joined(dropped)} WHERE NOT ({_fresh(dropped)}))")
+    matched = catalog.scalar(f"SELECT EXISTS (SELECT 1 {joined(dropped)} WHERE NOT ({is_new(dropped)}))")
     if catalog.has_rows(copy) and not matched and force_reason() is None:
         raise MigrationError(
             f"none of the rows in {copy} is in {table} any more, so it stays: is this another table of that "
@@ -184,43 +190,17 @@ def empty_copy(dropped: DroppedColumns) -> None:
         return
     if columns := definition(dropped).get("columns"):
         names = (*catalog.key_of(dropped.table, dropped.key), *(column["name"] for column in columns))
-        kept = ", ".join(map(sql.quoted, (*names, "pipestate_changed_at")))
-        sql.emit(f"CREATE TABLE {sql.quoted(aside_of(dropped))} ({kept})")
-
-
-def _same(dropped: DroppedColumns) -> str:
-    """Write the condition that `a` is the copy of row `s`, by the collation of the key that distinguished
-    rows."""
-    collations = definition(dropped).get("collations", {})
-    return " AND ".join(
-        f"a.{sql.quoted(name)} = s.{sql.quoted(name)} COLLATE {collations.get(name.lower(), 'BINARY')}"
-        for name in catalog.key_of(dropped.table, dropped.key)
-    )
-
-
-def _joined(dropped: DroppedColumns) -> str:
-    """Write the FROM clause: rows `s` of the table, with their dropped values `a`."""
-    return (
-        f"FROM {sql.quoted(dropped.table)} s LEFT JOIN {sql.quoted(aside_of(dropped))} a ON {_same(dropped)}"
-    )
-
-
-def _fresh(dropped: DroppedColumns) -> str:
-    return f"a.{sql.quoted(catalog.key_of(dropped.table, dropped.key)[0])} IS NULL"
-
-
-def _changed(dropped: DroppedColumns) -> str:
-    return f"s.{sql.quoted(dropped.changed_at)} IS NOT a.pipestate_changed_at" if dropped.changed_at else "0"
+        sql.emit(f"CREATE TABLE {sql.quoted(aside_of(dropped))} ({', '.join(map(sql.quoted, names))})")
 
 
 def _fill(dropped: DroppedColumns, columns: list[dict[str, Any]]) -> None:
-    found = f"FROM (SELECT 1) LEFT JOIN {sql.quoted(aside_of(dropped))} a ON {_same(dropped)}"
+    found = f"FROM (SELECT 1) LEFT JOIN {sql.quoted(aside_of(dropped))} a ON {same_row(dropped)}"
     assignments = []
     for column in columns:
         name, derived = sql.quoted(column["name"]), dropped.derived.get(column["name"], "NULL")
         assignments.append(
-            f"{name} = (SELECT CASE WHEN {_fresh(dropped)} THEN coalesce(({derived}), "
-            f"{column['default'] or 'NULL'}) WHEN {_changed(dropped)} THEN coalesce(({derived}), a.{name}) "
+            f"{name} = (SELECT CASE WHEN {is_new(dropped)} THEN coalesce(({derived}), "
+            f"{column['default'] or 'NULL'}) WHEN {is_modified(dropped)} THEN coalesce(({derived}), a.{name}) "
             f"ELSE a.{name} END {found})"
         )
     sql.emit(f"UPDATE {sql.quoted(dropped.table)} AS s SET {', '.join(assignments)}")
@@ -233,7 +213,7 @@ def _prove_restore(dropped: DroppedColumns, columns: list[dict[str, Any]]) -> No
         for name in (sql.quoted(column["name"]) for column in columns)
     )
     lost = catalog.scalar(
-        f"SELECT count(*) {_joined(dropped)} WHERE NOT ({_fresh(dropped)}) AND NOT ({_changed(dropped)}) AND "
+        f"SELECT count(*) {joined(dropped)} WHERE NOT ({is_new(dropped)}) AND NOT ({is_modified(dropped)}) AND "
         f"({differs})"
     )
     if lost:
@@ -243,7 +223,7 @@ def _prove_restore(dropped: DroppedColumns, columns: list[dict[str, Any]]) -> No
         )
     deleted = catalog.scalar(
         f"SELECT count(*) FROM {sql.quoted(aside_of(dropped))} a "
-        f"WHERE NOT EXISTS (SELECT 1 FROM {sql.quoted(dropped.table)} s WHERE {_same(dropped)})"
+        f"WHERE NOT EXISTS (SELECT 1 FROM {sql.quoted(dropped.table)} s WHERE {same_row(dropped)})"
     )
     if deleted:
         warn(
@@ -356,6 +336,7 @@ def restore(drop: Drop) -> None:
         dropped_tables.require_kept(part)
     for some in drop.columns:
         refuse_unfit_restore(some)
+        refuse_stale_values(some)
     for table in drop.tables:
         dropped_tables.restore_table(table)
     for some in drop.columns:

@@ -22,6 +22,7 @@ from pipestate.migration.sqlite.rebuild import naming
 PREFIX = "pipestate_archive_"
 MANIFEST = f"{PREFIX}manifest"
 NO_TRIGGERS = "drop_triggers is for PostgreSQL: on SQLite drop the trigger in the revision itself"
+THEN = "pipestate_then_"
 
 
 def aside_of(dropped: DroppedTable | DroppedColumns) -> str:
@@ -43,14 +44,30 @@ def refuse_unfit_table(dropped: DroppedTable, *, must_exist: bool, others: Seque
 
 
 def keep_baseline(dropped: DroppedTable) -> None:
-    if dropped.derived is None or dropped.changed_at is None or not catalog.has_table(dropped.table):
+    if dropped.derived is None or not catalog.has_table(dropped.table):
         return
-    key = ", ".join(sql.quoted(name) for name in catalog.key_of(dropped.table, dropped.key))
+    key, source = catalog.key_of(dropped.table, dropped.key), dropped.derived.source
+    kept = [*map(sql.quoted, key), *row_of_then(source, dropped.changed_at)]
     sql.emit(f"DROP TABLE IF EXISTS {sql.quoted(_baseline(dropped))}")
     sql.emit(
-        f"CREATE TABLE {sql.quoted(_baseline(dropped))} AS SELECT {key}, {sql.quoted(dropped.changed_at)} "
-        f"AS pipestate_changed_at FROM {sql.quoted(dropped.derived.source)}"
+        f"CREATE TABLE {sql.quoted(_baseline(dropped))} AS SELECT {', '.join(kept)} FROM {sql.quoted(source)}"
     )
+
+
+def row_of_then(table: str, changed_at: str | None, without: Sequence[str] = ()) -> list[str]:
+    """Write what a copy keeps of a row, to tell later whether it was modified: its time of change, or all of it."""
+    names = [changed_at] if changed_at else [n for n in catalog.column_names(table) if n not in without]
+    return [f"{sql.quoted(name)} AS {sql.quoted(THEN + name)}" for name in names]
+
+
+def modified_since(table: str, copy: str, alias: str) -> str:
+    """Write the condition that row `s` of the table differs from what the copy, under this alias, keeps of it."""
+    kept = {name.lower() for name in catalog.column_names(copy)}
+    names = [name for name in catalog.column_names(table) if (THEN + name).lower() in kept]
+    differs = (
+        f"s.{sql.quoted(name)} IS NOT {alias}.{sql.quoted(THEN + name)} COLLATE BINARY" for name in names
+    )
+    return f"({' OR '.join(differs) or '0'})"
 
 
 def soft_drop_table(dropped: DroppedTable) -> None:
@@ -64,7 +81,8 @@ def soft_drop_table(dropped: DroppedTable) -> None:
         )
     baseline = sql.quoted(_baseline(dropped)) if catalog.has_table(_baseline(dropped)) else None
     held = catalog.has_rows(dropped.table)
-    record(dropped, {"ours": catalog.is_ours("table", dropped.table), "baseline": baseline, "held": held})
+    ours = catalog.is_ours("table", dropped.table)
+    record(dropped, {"ours": ours, "baseline": baseline, "held": held, "revision": dropped.revision})
     sql.emit(f"ALTER TABLE {sql.quoted(dropped.table)} RENAME TO {sql.quoted(aside_of(dropped))}")
 
 
@@ -104,12 +122,12 @@ def _refresh(dropped: DroppedTable) -> None:
     same = " AND ".join(f"s.{sql.quoted(name)} = t.{sql.quoted(name)}" for name in key)
     derived, where = dropped.derived.columns, dropped.derived.where
     broken = 0
-    if dropped.changed_at is not None and catalog.has_table(_baseline(dropped)):
+    if catalog.has_table(_baseline(dropped)):
         new = ", ".join(f"{sql.quoted(n)} = coalesce(({e}), t.{sql.quoted(n)})" for n, e in derived.items())
         modified = (
             f"{source} s LEFT JOIN {sql.quoted(_baseline(dropped))} b USING "
             f"({', '.join(map(sql.quoted, key))})",
-            f"({where}) AND {same} AND s.{sql.quoted(dropped.changed_at)} IS NOT b.pipestate_changed_at",
+            f"({where}) AND {same} AND {modified_since(dropped.derived.source, _baseline(dropped), 'b')}",
         )
         wanted = catalog.scalar(f"SELECT count(*) FROM {target} t, {modified[0]} WHERE {modified[1]}")
         sql.emit(f"UPDATE OR IGNORE {target} AS t SET {new} FROM {modified[0]} WHERE {modified[1]}")
