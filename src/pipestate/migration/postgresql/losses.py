@@ -14,7 +14,7 @@ from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.losses import Loss, LossKind, RunMemory
 from pipestate.migration.patience import ask_driver, commits_by_itself, driver_state
-from pipestate.migration.statements import cast_by_hand
+from pipestate.migration.statements import cast_by_hand, names_beside_drop
 
 QUERY = re.sub(r"\bschemas\b", "NULL::text[]", body_of("catalogue"))
 # The schemas of a tenant, with the ledger's; NULL without a tenant. Of other tables the name is enough.
@@ -91,6 +91,7 @@ class Catalogue:
     domains: dict[int, tuple[int, int]] = field(default_factory=dict)
     extensions: frozenset[int] = frozenset()
     outside: dict[int, str] = field(default_factory=dict)  # names of tables outside a tenant's schemas
+    emptied: frozenset[int] = frozenset()  # tables that this transaction has emptied with DELETE
 
     @cached_property
     def by_name(self) -> dict[tuple[str, str], ComparedTable]:
@@ -163,6 +164,10 @@ _LOCKED = (
     "SELECT relation::bigint FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() "
     "AND locktype = 'relation' AND mode = 'AccessExclusiveLock'"
 )
+_NAMED = (
+    "SELECT c.oid::bigint, pg_catalog.format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c JOIN "
+    "pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
+)
 _FIRE_DEFERRED = (
     f"DO $fire$ DECLARE path text := pg_catalog.current_setting('search_path'); "
     f"BEGIN {body_of('fire_deferred')}; END $fire$"
@@ -174,13 +179,25 @@ _NO_TRANSACTION, _NO_SAVEPOINT = "25P01", "3B001"
 def read_catalogue(connection: Connection) -> Catalogue:
     """Read all tables with their columns, in one query; for a tenant, those of its schemas."""
     ((schemas,),) = ask_driver(connection, _OF_TENANT)
+    emptied = _emptied(ask_driver(connection, body_of("written_tables")), connection)
     if schemas is None:
-        return make_catalogue(ask_driver(connection, QUERY))
+        return replace(make_catalogue(ask_driver(connection, QUERY)), emptied=emptied)
     own = make_catalogue(
         ask_driver(connection, QUERY.replace("NULL::text[]", f"{sql.literal(schemas)}::text[]"))
     )
     outside = {oid: name for oid, name in ask_driver(connection, _NAMES) if oid not in own.tables}
-    return replace(own, outside=outside)
+    return replace(own, outside=outside, emptied=emptied)
+
+
+def _emptied(written: Iterable[tuple[Any, ...]], connection: Connection) -> frozenset[int]:
+    """Of the tables that this transaction has written, return those that lost rows and hold none now."""
+    roots = {oid: root for oid, has_deleted, root in written if has_deleted}
+    empty = {
+        root
+        for root in set(roots.values())
+        if not ask_driver(connection, f"SELECT EXISTS (SELECT FROM {root})")[0][0]
+    }
+    return frozenset(oid for oid, root in roots.items() if root in empty)
 
 
 def compare(
@@ -188,17 +205,21 @@ def compare(
 ) -> tuple[Catalogue, list[Loss]]:
     """Return the catalogue now, and the losses since `before`; what the run created, or was empty, is free.
 
-    Every loss needs a lock. So only tables that this transaction has locked are read and compared: they are
-    few, and another session may change others meanwhile.
+    Every loss needs a lock. So only tables that this transaction has locked or written are read and compared:
+    they are few, and another session may change others meanwhile.
     """
     ask_driver(connection, _FIRE_DEFERRED)
-    locked = {int(oid) for (oid,) in ask_driver(connection, _LOCKED)}
+    written = ask_driver(connection, body_of("written_tables"))
+    exclusive = {int(oid) for (oid,) in ask_driver(connection, _LOCKED)}
+    locked = exclusive | {oid for oid, *_ in written}
     if not locked:
         return before, []
     now = make_catalogue(ask_driver(connection, query_for(locked)))
     others = {oid: table for oid, table in before.tables.items() if oid not in locked}
-    after = Catalogue(others | now.tables, now.domains, now.extensions, before.outside)
-    touched = sorted(before.outside[oid] for oid in locked & (before.outside.keys() - memory.created))
+    emptied = _emptied(written, connection)
+    after = Catalogue(others | now.tables, now.domains, now.extensions, before.outside, emptied)
+    changed = exclusive | (emptied - before.emptied)
+    touched = sorted(before.outside[oid] for oid in changed & (before.outside.keys() - memory.created))
     found = [Loss(LossKind.ROWS, name, detail=OUTSIDE) for name in touched]
     return after, found + _Comparison(connection, before, after, memory, list(statements)).losses(locked)
 
@@ -245,8 +266,20 @@ def release_savepoint(connection: Connection, memory: RunMemory) -> None:
 def prepare_statement(
     connection: Connection, statement: str, before: Catalogue, memory: RunMemory
 ) -> str | None:
-    """Prepare nothing: the losses of a statement are found after it."""
-    del connection, statement, before, memory
+    """Before a DROP TABLE, count the rows of a table that this transaction may have copied.
+
+    A table that is created later is no copy, unless the same text creates it first.
+    """
+    names, creates = names_beside_drop(statement)
+    if not names:
+        return None
+    created = {int(oid) for (oid,) in ask_driver(connection, _LOCKED)} - before.tables.keys()
+    if created or creates:
+        listed = ", ".join(map(sql.literal, sorted(names)))
+        for oid, table in ask_driver(connection, f"{_NAMED} AND c.relname IN ({listed})"):
+            if oid in before.tables:
+                ((rows,),) = ask_driver(connection, f"SELECT pg_catalog.count(*) FROM {table}")
+                memory.copies[oid] = (rows, None if creates else created)
     return None
 
 
@@ -273,6 +306,9 @@ class _Comparison:
                     found += self._of_columns(old, new)
                 if new.filenode != old.filenode:
                     found += self._of_rewritten(old, new)
+                if old.oid in self.after.emptied - self.before.emptied and self._held(old):
+                    root = self.before.root(old)
+                    found.append(Loss(LossKind.ROWS, root.known_as, self.before.rows(root)))
         self._remember_created(locked)
         return list(dict.fromkeys(found))
 
@@ -300,18 +336,24 @@ class _Comparison:
             return
         new = self.after.by_name.get((old.schema, old.name))
         if new is not None and new.oid not in self.before.tables:
-            yield from self._of_successor(old, new)
-        elif old.parent in self.before.tables and old.parent not in self.after.tables:
+            self.memory.held.add(new.oid)
+            self.heirs.add(new.oid)
+        if old.parent in self.before.tables and old.parent not in self.after.tables:
             return  # its parent reports it
+        if new is not None and new.oid not in self.before.tables:
+            yield from self._of_successor(old, new)
         else:
             yield Loss(LossKind.TABLE, old.known_as, self.before.rows(old))
 
     def _of_successor(self, old: ComparedTable, new: ComparedTable) -> Iterator[Loss]:
-        """Compare by name: the rows were copied into another table, which has the name now."""
-        self.memory.held.add(new.oid)
-        self.heirs.add(new.oid)
-        if not self._has_rows(new):
-            yield Loss(LossKind.ROWS, old.known_as, self.before.rows(old))
+        """Compare by name: the rows were copied into another table, which has the name now.
+
+        It was filled while the old one was there, and has at least half of the rows.
+        """
+        rows, beside = self.memory.copies.get(old.oid, (0, set()))
+        copied = self._count(new, rows)
+        if not rows or copied < rows / 2 or (beside is not None and new.oid not in beside):
+            yield Loss(LossKind.ROWS, old.known_as, rows or self.before.rows(old))
             return
         for column in old.columns.values():
             there = new.by_name.get(column.name)
@@ -319,13 +361,8 @@ class _Comparison:
                 yield Loss(LossKind.COLUMN, f"{old.known_as}.{column.name}", self.before.rows(old))
             else:
                 yield from self._of_type(old, column, there)
-        estimate = self.before.rows(old)
-        if estimate is not None and self._count(new, estimate) < estimate:
-            warn(
-                "the new table %s has fewer rows than the old one had, about %s",
-                old.known_as,
-                f"{estimate:,}",
-            )
+        if copied < rows:
+            warn("the new table %s has %s rows, and the old one had %s", old.known_as, f"{copied:,}", f"{rows:,}")
 
     def _of_columns(self, old: ComparedTable, new: ComparedTable) -> Iterator[Loss]:
         if not self.holds_rows(old):
@@ -344,7 +381,7 @@ class _Comparison:
     ) -> Iterator[Loss]:
         """Accept a column that was copied into another one, which has its name now."""
         there = new.by_name.get(column.name)
-        if there is not None and not there.filled and self._has_value(new, there):
+        if there is not None and not there.filled and old.kind != "c" and self._is_copy(old, new, column, there):
             self.memory.created.discard((new.oid, there.number))
             self.heirs.add((new.oid, there.number))
             yield from self._of_type(old, column, there)
@@ -386,12 +423,20 @@ class _Comparison:
                 created |= {(oid, number) for number in new.columns.keys() - old.columns.keys()}
         self.memory.created |= created - self.heirs
 
-    def _has_rows(self, table: ComparedTable) -> bool:
-        return bool(ask_driver(self.connection, f"SELECT EXISTS (SELECT FROM {table.quoted})")[0][0])
+    def _is_copy(
+        self, old: ComparedTable, new: ComparedTable, column: TableColumn, there: TableColumn
+    ) -> bool:
+        """Say whether the other column was there before, or a row with its value is older than the drop.
 
-    def _has_value(self, table: ComparedTable, column: TableColumn) -> bool:
-        query = f"SELECT EXISTS (SELECT FROM {table.quoted} WHERE {sql.quoted(column.name)} IS NOT NULL)"
-        return bool(ask_driver(self.connection, query)[0][0])
+        `cmin` is the number of the command, within this transaction, that wrote a row.
+        """
+        query = f"SELECT EXISTS (SELECT FROM {new.quoted} t WHERE t.{sql.quoted(there.name)} IS NOT NULL"
+        if there.number not in old.columns:
+            query += (
+                " AND t.xmax = 0 AND t.cmin::text::bigint < (SELECT a.cmin::text::bigint FROM "
+                f"pg_catalog.pg_attribute a WHERE a.attrelid = {old.oid} AND a.attnum = {column.number})"
+            )
+        return bool(ask_driver(self.connection, query + ")")[0][0])
 
     def _count(self, table: ComparedTable, most: int) -> int:
         """Count the rows, and stop at `most`."""
