@@ -346,7 +346,8 @@ FORMS = {
         "ROLLBACK TO SAVEPOINT a",
     ),
     "drop and add the key": sql(
-        "ALTER TABLE items DROP COLUMN id", "ALTER TABLE items ADD COLUMN id integer GENERATED ALWAYS AS IDENTITY"
+        "ALTER TABLE items DROP COLUMN id",
+        "ALTER TABLE items ADD COLUMN id integer GENERATED ALWAYS AS IDENTITY",
     ),
     "drop and add an attribute": sql(
         "ALTER TYPE place DROP ATTRIBUTE town", "ALTER TYPE place ADD ATTRIBUTE town text"

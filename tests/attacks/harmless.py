@@ -248,7 +248,9 @@ HARMLESS = {
         "ALTER TABLE new_events RENAME TO events",
     ),
     "deleted and inserted again": sql(
-        "CREATE TEMP TABLE kept AS SELECT * FROM items", "DELETE FROM items", "INSERT INTO items SELECT * FROM kept"
+        "CREATE TEMP TABLE kept AS SELECT * FROM items",
+        "DELETE FROM items",
+        "INSERT INTO items SELECT * FROM kept",
     ),
     "delete from an empty table": sql("DELETE FROM hollow"),
     "delete from a table that looked full": sql("DELETE FROM vacated", "INSERT INTO vacated VALUES (9)"),

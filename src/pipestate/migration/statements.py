@@ -129,7 +129,9 @@ def names_beside_drop(text: str) -> tuple[set[str], bool]:
     found = _DROPS_TABLE.search(text)
     if not found:
         return set(), False
-    names = {quoted.replace('""', '"') or bare.lower() for quoted, bare in _NAMES.findall(text[found.end() :])}
+    names = {
+        quoted.replace('""', '"') or bare.lower() for quoted, bare in _NAMES.findall(text[found.end() :])
+    }
     return names, bool(_CREATES_FIRST.search(text))
 
 

@@ -362,7 +362,12 @@ class _Comparison:
             else:
                 yield from self._of_type(old, column, there)
         if copied < rows:
-            warn("the new table %s has %s rows, and the old one had %s", old.known_as, f"{copied:,}", f"{rows:,}")
+            warn(
+                "the new table %s has %s rows, and the old one had %s",
+                old.known_as,
+                f"{copied:,}",
+                f"{rows:,}",
+            )
 
     def _of_columns(self, old: ComparedTable, new: ComparedTable) -> Iterator[Loss]:
         if not self.holds_rows(old):
@@ -381,7 +386,12 @@ class _Comparison:
     ) -> Iterator[Loss]:
         """Accept a column that was copied into another one, which has its name now."""
         there = new.by_name.get(column.name)
-        if there is not None and not there.filled and old.kind != "c" and self._is_copy(old, new, column, there):
+        if (
+            there is not None
+            and not there.filled
+            and old.kind != "c"
+            and self._is_copy(old, new, column, there)
+        ):
             self.memory.created.discard((new.oid, there.number))
             self.heirs.add((new.oid, there.number))
             yield from self._of_type(old, column, there)

@@ -36,7 +36,17 @@ from pipestate.verify.session_safety import foreign_owner_query
 # The comparing routines, in the order in which a session can create them.
 _JUDGES = (
     *("catalogue", "element_type", "loses", "listed_columns", "base_type", "leaves_before", "held_before"),
-    *("kept_in", "count_rows", "written_tables", "emptied", "note_copies", "fire_deferred", "losses", "begin_revision", "end_revision"),
+    *(
+        "kept_in",
+        "count_rows",
+        "written_tables",
+        "emptied",
+        "note_copies",
+        "fire_deferred",
+        "losses",
+        "begin_revision",
+        "end_revision",
+    ),
 )
 _CALLED = re.compile(rf"\b{SCHEMA}\.({'|'.join(_JUDGES)})\(")
 # It needs no function, so it holds even if the client continues after each error.
