@@ -45,7 +45,7 @@ _CONTROL = {
     **dict.fromkeys(("SET", "RESET", "SHOW", "SAVEPOINT", "RELEASE", "PRAGMA"), StatementKind.SETTING),
     **dict.fromkeys(("LISTEN", "UNLISTEN", "NOTIFY", "DISCARD"), StatementKind.SETTING),
 }
-_DROPS_TABLE = re.compile(r"(?i)\bDROP\s+TABLE\b")
+_DROPS_TABLE = re.compile(r"(?i)\bDROP\s+TABLE\s+(?:IF\s+EXISTS\s+)?([^;\n]+)")
 _CREATES_FIRST = re.compile(r"(?is)\bCREATE\b.*\bDROP\s+TABLE\b")
 _NAMES = re.compile(r'"((?:[^"]|"")+)"|(\w+)')
 _STRONG = re.compile(
@@ -126,13 +126,9 @@ def names_beside_drop(text: str) -> tuple[set[str], bool]:
     >>> names_beside_drop("DROP TABLE Items")
     ({'items'}, False)
     """
-    found = _DROPS_TABLE.search(text)
-    if not found:
-        return set(), False
-    names = {
-        quoted.replace('""', '"') or bare.lower() for quoted, bare in _NAMES.findall(text[found.end() :])
-    }
-    return names, bool(_CREATES_FIRST.search(text))
+    listed = _NAMES.findall(" ".join(_DROPS_TABLE.findall(text)))
+    names = {quoted.replace('""', '"') or bare.lower() for quoted, bare in listed}
+    return names, bool(names and _CREATES_FIRST.search(text))
 
 
 def cast_by_hand(texts: list[str]) -> bool:
