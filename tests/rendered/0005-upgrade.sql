@@ -68,7 +68,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()';
   ELSIF NOT ledger.may_use THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.replace('this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}', '{role}', pg_catalog.quote_ident(current_user::text));
-  ELSIF ledger.functions IS DISTINCT FROM '67c9275e353a70d8091fe45d992bde03b32a9d1c035ba878795de7a3380cd269' THEN
+  ELSIF ledger.functions IS DISTINCT FROM '31e4382fceeb5dbdc5b04bdcb3ca5258918a0f7570a0ff6ae394a33b2f643132' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
