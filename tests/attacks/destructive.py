@@ -309,4 +309,117 @@ FORMS = {
         "ALTER TABLE hosts ALTER said TYPE interval(0) USING said::interval(0)"
     ),
     "left": sql("ALTER TABLE orders ALTER code TYPE varchar(2) USING left(code, 2)"),
+    # Copies that are none.
+    "drop and add the column, one value": sql(
+        "ALTER TABLE orders DROP COLUMN code",
+        "ALTER TABLE orders ADD COLUMN code text",
+        "UPDATE orders SET code = 'x' WHERE id = 1",
+    ),
+    "drop and add the column, all values": sql(
+        "ALTER TABLE orders DROP COLUMN code",
+        "ALTER TABLE orders ADD COLUMN code text",
+        "UPDATE orders SET code = 'x'",
+    ),
+    "drop and add the column in one statement": sql(
+        "ALTER TABLE orders DROP COLUMN ratio, ADD COLUMN ratio float8 DEFAULT random()"
+    ),
+    "drop and add the column, volatile": sql(
+        "ALTER TABLE orders DROP COLUMN ratio",
+        "ALTER TABLE orders ADD COLUMN ratio float8 DEFAULT random()",
+    ),
+    "drop and add the column, rewritten": sql(
+        "ALTER TABLE orders DROP COLUMN code",
+        "ALTER TABLE orders ADD COLUMN code text DEFAULT 'x'",
+        "ALTER TABLE orders ALTER big TYPE text",
+    ),
+    "drop and add the column, added, dropped again": sql(
+        "ALTER TABLE orders DROP COLUMN code, ADD COLUMN new text",
+        "UPDATE orders SET new = 'x'",
+        "ALTER TABLE orders RENAME new TO code",
+    ),
+    "drop and add the column, updated below a savepoint": sql(
+        "ALTER TABLE orders DROP COLUMN code",
+        "ALTER TABLE orders ADD COLUMN code text",
+        "UPDATE orders SET code = 'x'",
+        "SAVEPOINT a",
+        "UPDATE orders SET code = 'y'",
+        "ROLLBACK TO SAVEPOINT a",
+    ),
+    "drop and add the key": sql(
+        "ALTER TABLE items DROP COLUMN id",
+        "ALTER TABLE items ADD COLUMN id integer GENERATED ALWAYS AS IDENTITY",
+    ),
+    "drop and add an attribute": sql(
+        "ALTER TYPE place DROP ATTRIBUTE town", "ALTER TYPE place ADD ATTRIBUTE town text"
+    ),
+    "drop and add the column of partitions": sql(
+        "ALTER TABLE events DROP COLUMN id",
+        "ALTER TABLE events ADD COLUMN id integer",
+        "UPDATE events SET id = 7",
+    ),
+    "drop, create and one row": "op.drop_table('items')\nop.create_table('items', sa.Column('id', sa.Integer), "
+    "sa.Column('order_id', sa.Integer))\nop.execute('INSERT INTO items VALUES (1, 1)')",
+    "drop, create and all rows": sql(
+        "DROP TABLE cache", "CREATE TABLE cache (id integer, value text)", "INSERT INTO cache VALUES (1, 'x')"
+    ),
+    "drop, create and one row in one text": sql(
+        "DROP TABLE items; CREATE TABLE items (id integer, order_id integer); INSERT INTO items VALUES (1, 1)"
+    ),
+    "create, one row, drop, rename": sql(
+        "CREATE TABLE new_items (id integer, order_id integer)",
+        "INSERT INTO new_items VALUES (1, 1)",
+        "DROP TABLE items",
+        "ALTER TABLE new_items RENAME TO items",
+    ),
+    "create, few rows, drop, rename": sql(
+        "CREATE TABLE new_items AS SELECT * FROM items LIMIT 900",
+        "DROP TABLE items",
+        "ALTER TABLE new_items RENAME TO items",
+    ),
+    "create, few rows, drop, rename in one text": sql(
+        "CREATE TABLE new_items AS SELECT * FROM items LIMIT 5; DROP TABLE items; "
+        "ALTER TABLE new_items RENAME TO items"
+    ),
+    "rename, create, one row, drop": sql(
+        "ALTER TABLE items RENAME TO old_items",
+        "CREATE TABLE items (id integer, order_id integer)",
+        "INSERT INTO items VALUES (1, 1)",
+        "DROP TABLE old_items",
+    ),
+    "create, one row, delete, drop, rename": sql(
+        "CREATE TABLE new_items (id integer, order_id integer)",
+        "INSERT INTO new_items VALUES (1, 1)",
+        "DELETE FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new_items RENAME TO items",
+    ),
+    "another table is there, then drop and create": sql(
+        "CREATE TABLE other AS SELECT * FROM items",
+        "DROP TABLE items",
+        "CREATE TABLE items AS SELECT 1 AS id, 1 AS order_id FROM generate_series(1, 2000)",
+    ),
+    # Emptied tables.
+    "delete": sql("DELETE FROM items"),
+    "delete through op": "op.execute(sa.table('items').delete())",
+    "delete in two parts": sql("DELETE FROM items WHERE id < 100", "DELETE FROM items WHERE id >= 100"),
+    "delete by a cascade": sql("UPDATE items SET order_id = 1", "DELETE FROM orders WHERE id = 1"),
+    "delete in a block": sql("DO $$ BEGIN EXECUTE 'DEL' || 'ETE FROM items'; END $$"),
+    "delete in a trigger": sql(
+        "CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN DELETE FROM cache; RETURN NULL; END'",
+        "CREATE CONSTRAINT TRIGGER t AFTER INSERT ON derived DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION f()",
+        "INSERT INTO derived VALUES (2)",
+    ),
+    "delete below a savepoint": sql("SAVEPOINT a", "DELETE FROM items", "RELEASE SAVEPOINT a"),
+    "delete from partitions": sql("DELETE FROM events"),
+    "delete from an inherited table": sql("DELETE FROM base"),
+    "delete and rename": sql("DELETE FROM cache", "ALTER TABLE cache RENAME TO old_cache"),
+    "delete and rewrite": sql("DELETE FROM items", "ALTER TABLE items ALTER order_id TYPE bigint"),
+    "move the rows": sql("CREATE TABLE moved AS SELECT * FROM items", "DELETE FROM items"),
+    "delete, insert, delete": sql("DELETE FROM cache", "INSERT INTO cache VALUES (2)", "DELETE FROM cache"),
+    "delete in an autocommit block": "with op.get_context().autocommit_block():\n    op.execute('DELETE FROM items')",
+    "delete before an autocommit block": (
+        "op.execute('DELETE FROM items')\nwith op.get_context().autocommit_block():\n    pass"
+    ),
+    "delete, then commit": sql("DELETE FROM items", "COMMIT", "INSERT INTO items VALUES (1, 1)"),
 }

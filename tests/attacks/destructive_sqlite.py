@@ -45,6 +45,13 @@ FORMS = {
     "drop column": sql("ALTER TABLE orders DROP COLUMN code"),
     "batch drop column": batch("orders", "drop_column('note')"),
     "rename, then drop": sql("ALTER TABLE items RENAME TO old", "DROP TABLE old"),
+    "delete": sql("DELETE FROM items"),
+    "delete by a trigger": sql(
+        "CREATE TRIGGER t AFTER UPDATE ON orders BEGIN DELETE FROM items; END", "UPDATE orders SET note = 'x'"
+    ),
+    "delete in two parts": sql("DELETE FROM items WHERE id = 1", "DELETE FROM items WHERE id > 1"),
+    "move the rows": sql("CREATE TABLE moved AS SELECT * FROM items", "DELETE FROM items"),
+    "delete and rename": sql("DELETE FROM items", "ALTER TABLE items RENAME TO things"),
     "delete, then drop": sql("DELETE FROM items", "DROP TABLE items"),
     "drop and create": sql(
         "DROP TABLE items", "CREATE TABLE items (id INTEGER PRIMARY KEY, order_id INTEGER)"
@@ -127,7 +134,14 @@ HARMLESS = {
         "UPDATE orders SET tmp = 'x'",
         "ALTER TABLE orders DROP COLUMN tmp",
     ),
-    "rows deleted": sql("DELETE FROM items"),
+    "rows deleted": sql("DELETE FROM items WHERE id = 1"),
+    "rows deleted, and inserted again": sql(
+        "CREATE TEMP TABLE kept AS SELECT * FROM items",
+        "DELETE FROM items",
+        "INSERT INTO items SELECT * FROM kept",
+    ),
+    "delete from an empty table": sql("DELETE FROM hollow"),
+    "delete from a table of the revision": sql("CREATE TABLE t AS SELECT * FROM items", "DELETE FROM t"),
     "create as, drop, rename": sql(
         "CREATE TABLE new AS SELECT * FROM items", "DROP TABLE items", "ALTER TABLE new RENAME TO items"
     ),

@@ -199,6 +199,69 @@ HARMLESS = {
         "'BEGIN CREATE TABLE t AS SELECT * FROM items; DROP TABLE t; END'",
         "SELECT f()",
     ),
+    "a column by copy, the old one renamed": sql(
+        "ALTER TABLE orders RENAME code TO old_code",
+        "ALTER TABLE orders ADD COLUMN code text",
+        "UPDATE orders SET code = old_code WHERE old_code IS NOT NULL",
+        "ALTER TABLE orders DROP COLUMN old_code",
+        "ALTER TABLE orders ALTER code SET NOT NULL",
+        "CREATE INDEX ON orders (code)",
+    ),
+    "a column by copy, in a block": sql(
+        "DO $$ BEGIN ALTER TABLE orders ADD COLUMN new text; UPDATE orders SET new = code; "
+        "ALTER TABLE orders DROP COLUMN code; ALTER TABLE orders RENAME new TO code; END $$"
+    ),
+    "a column of partitions by copy": sql(
+        "ALTER TABLE events ADD COLUMN new bigint",
+        "UPDATE events SET new = id",
+        "ALTER TABLE events DROP COLUMN id",
+        "ALTER TABLE events RENAME new TO id",
+    ),
+    "a column of an empty table, dropped and added": sql(
+        "ALTER TABLE hollow DROP COLUMN word", "ALTER TABLE hollow ADD COLUMN word text"
+    ),
+    "create, copy, drop, rename in one text": sql(
+        "CREATE TABLE new_items (LIKE items INCLUDING ALL); INSERT INTO new_items SELECT * FROM items; "
+        "DROP TABLE items; ALTER TABLE new_items RENAME TO items"
+    ),
+    "create, copy, drop, rename in a block": sql(
+        "DO $$ BEGIN CREATE TABLE new_items AS SELECT * FROM items; DROP TABLE items; "
+        "ALTER TABLE new_items RENAME TO items; END $$"
+    ),
+    "create, copy most rows, drop, rename": sql(
+        "CREATE TABLE new_items AS SELECT * FROM items WHERE id > 100",
+        "DROP TABLE items",
+        "ALTER TABLE new_items RENAME TO items",
+    ),
+    "rows deleted, then a copy": sql(
+        "DELETE FROM items WHERE id > 10",
+        "CREATE TABLE new_items AS SELECT * FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new_items RENAME TO items",
+    ),
+    "partitions rebuilt": sql(
+        "CREATE TABLE new_events (id bigint, at date) PARTITION BY RANGE (at)",
+        "ALTER TABLE events_1 RENAME TO old_events_1",
+        "CREATE TABLE events_1 PARTITION OF new_events DEFAULT",
+        "INSERT INTO new_events SELECT * FROM events",
+        "DROP TABLE events",
+        "ALTER TABLE new_events RENAME TO events",
+    ),
+    "deleted and inserted again": sql(
+        "CREATE TEMP TABLE kept AS SELECT * FROM items",
+        "DELETE FROM items",
+        "INSERT INTO items SELECT * FROM kept",
+    ),
+    "delete from an empty table": sql("DELETE FROM hollow"),
+    "delete from a table that looked full": sql("DELETE FROM vacated", "INSERT INTO vacated VALUES (9)"),
+    "update a table that looked full": sql("UPDATE vacated SET id = 1", "DELETE FROM vacated"),
+    "delete from a temporary table": sql("CREATE TEMP TABLE t AS SELECT * FROM orders", "DELETE FROM t"),
+    "delete from a table of the revision": sql("CREATE TABLE t AS SELECT * FROM orders", "DELETE FROM t"),
+    "delete from one partition": sql("DELETE FROM events WHERE at < '2026-02-01'"),
+    "from one partition to the other": sql("UPDATE events SET at = '2026-02-07'"),
+    "from the parent to a child": sql("DELETE FROM ONLY base"),
+    "delete, rolled back": sql("SAVEPOINT a", "DELETE FROM items", "ROLLBACK TO SAVEPOINT a"),
+    "a version table of another program": sql("DELETE FROM other_version"),
 }
 SETUP = (
     "CREATE TABLE hollow (id integer PRIMARY KEY, word text, total numeric(10, 4))",
@@ -212,6 +275,11 @@ SETUP = (
     "INSERT INTO computed VALUES (1)",
     "CREATE TABLE documents (id integer, body json)",
     "INSERT INTO documents VALUES (1, '{\"a\": 1}')",
+    "CREATE TABLE vacated (id integer) WITH (autovacuum_enabled = off)",
+    "INSERT INTO vacated SELECT generate_series(1, 1000)",
+    "DELETE FROM vacated",
+    "CREATE TABLE other_version (version_num varchar(32) NOT NULL)",
+    "INSERT INTO other_version VALUES ('a')",
     "ANALYZE",
 )
 

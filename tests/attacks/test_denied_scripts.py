@@ -267,6 +267,22 @@ def test_a_copy_is_not_free_in_the_next_revision(project: Guarded) -> None:
     assert project.version() == "b1"
 
 
+def test_a_table_that_an_earlier_revision_filled_is_not_emptied(project: Guarded) -> None:
+    project.write("b1", sql("INSERT INTO hollow VALUES (1)"))
+    project.write("c2", sql("DELETE FROM hollow"))
+    said = feed(project.database, project.script())
+    assert "the upgrade of revision c2 loses the rows of hollow" in said
+
+
+def test_a_table_that_was_emptied_with_a_reason_is_empty(project: Guarded) -> None:
+    env = project.root / "migrations" / "env.py"
+    env.write_text(env.read_text().replace("guard(context)", "guard(context, since='b1')"))
+    project.write("b1", sql("DELETE FROM items"))
+    project.write("c2", sql("UPDATE items SET id = 1"))
+    said = feed(project.database, project.script())
+    assert project.version() == "c2", said
+
+
 def test_the_sentence(project: Guarded) -> None:
     project.write("b1", "op.drop_table('items')", down="op.drop_column('orders', 'code')")
     said = feed(project.database, project.script())

@@ -170,6 +170,8 @@ ELSEWHERE = {
     "a table, by its schema": "DROP SCHEMA shop CASCADE",
     "a column": "ALTER TABLE customers DROP COLUMN name",
     "rows": "TRUNCATE customers",
+    "rows by DELETE": "DELETE FROM customers",
+    "rows of partitions": "DELETE FROM events",
     "rows of a table that points at it": "TRUNCATE old_orders CASCADE",
     "a partition": "DROP TABLE events",
     "deferred trigger": (
@@ -242,6 +244,7 @@ def test_the_body_of_a_gate_may_change_other_tables(gated: Project, how: str) ->
         "ALTER TABLE customers RENAME COLUMN name TO title",
         "DROP TABLE scratch",
         "DROP TABLE empty_one",
+        "DELETE FROM customers WHERE id = 1",
         "ALTER TABLE shop.kept SET SCHEMA public",
     )
     gated.edit(CONTRACT, (BODY, "\n        ".join(f"op.execute({each!r})" for each in body)))

@@ -45,6 +45,9 @@ _CONTROL = {
     **dict.fromkeys(("SET", "RESET", "SHOW", "SAVEPOINT", "RELEASE", "PRAGMA"), StatementKind.SETTING),
     **dict.fromkeys(("LISTEN", "UNLISTEN", "NOTIFY", "DISCARD"), StatementKind.SETTING),
 }
+_DROPS_TABLE = re.compile(r"(?i)\bDROP\s+TABLE\s+(?:IF\s+EXISTS\s+)?([^;\n]+)")
+_CREATES_FIRST = re.compile(r"(?is)\bCREATE\b.*\bDROP\s+TABLE\b")
+_NAMES = re.compile(r'"((?:[^"]|"")+)"|(\w+)')
 _STRONG = re.compile(
     r"ALTER|DROP|TRUNCATE|LOCK|CLUSTER|CREATE (UNIQUE )?INDEX|CREATE (OR REPLACE )?(CONSTRAINT )?TRIGGER"
     r"|CREATE (OR REPLACE )?(RULE|VIEW)|CREATE POLICY|CREATE .*\b(REFERENCES|PARTITION OF|INHERITS)\b"
@@ -115,6 +118,17 @@ def first_word(text: str) -> str:
     """
     found = _FIRST_WORD.match(text)
     return found[1].upper() if found else ""
+
+
+def names_beside_drop(text: str) -> tuple[set[str], bool]:
+    """Return the names in a text that drops a table, and whether it creates something before.
+
+    >>> names_beside_drop("DROP TABLE Items")
+    ({'items'}, False)
+    """
+    listed = _NAMES.findall(" ".join(_DROPS_TABLE.findall(text)))
+    names = {quoted.replace('""', '"') or bare.lower() for quoted, bare in listed}
+    return names, bool(names and _CREATES_FIRST.search(text))
 
 
 def cast_by_hand(texts: list[str]) -> bool:

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import Connection
 
 from pipestate.ledger.functions import body_of
-from pipestate.migration.postgresql.losses import Catalogue, type_change
+from pipestate.migration.postgresql.catalogue import Catalogue, type_change
 from support.servers import Database
 
 _TYPE = (

@@ -1,9 +1,8 @@
-"""PostgreSQL: the catalogue before and after a step, the losses between them, and the step's savepoint."""
+"""PostgreSQL: the losses between two catalogues, and the step's savepoint."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from secrets import token_hex
 from typing import Any
 
@@ -14,9 +13,17 @@ from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.losses import Loss, LossKind, RunMemory
 from pipestate.migration.patience import ask_driver, commits_by_itself, driver_state
-from pipestate.migration.statements import cast_by_hand
+from pipestate.migration.postgresql.catalogue import (
+    QUERY,
+    Catalogue,
+    ComparedTable,
+    TableColumn,
+    make_catalogue,
+    query_for,
+    type_change,
+)
+from pipestate.migration.statements import cast_by_hand, names_beside_drop
 
-QUERY = re.sub(r"\bschemas\b", "NULL::text[]", body_of("catalogue"))
 # The schemas of a tenant, with the ledger's; NULL without a tenant. Of other tables the name is enough.
 _OF_TENANT = (
     "SELECT CASE WHEN pg_catalog.current_setting('pipestate.tenant', true) <> '' THEN "
@@ -27,141 +34,14 @@ _NAMES = (
     "pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p') AND c.oid >= 16384 "
     "AND c.relpersistence <> 't'"
 )
-
-
-def query_for(oids: Collection[int]) -> str:
-    """Write the query for these tables alone, with all domains and extensions."""
-    written = ", ".join(map(str, oids))
-    return f"SELECT * FROM ({QUERY}) AS c WHERE kind IN ('d', 'x') OR oid IN ({written})"
-
-
-@dataclass(frozen=True, slots=True)
-class TableColumn:
-    """A column; `filled` means that a constant default supplies the value of older rows."""
-
-    number: int
-    type: tuple[int, int]
-    filled: bool
-    name: str
-
-
-@dataclass(frozen=True)
-class ComparedTable:
-    """A row of the catalogue's query."""
-
-    oid: int
-    kind: str
-    schema: str
-    name: str
-    filenode: int
-    rows: float
-    bytes: int
-    parent: int
-    extension: int
-    rowtype: int
-    written: str
-
-    @property
-    def known_as(self) -> str:
-        """The usual name: without the default schema."""
-        return self.name if self.schema == "public" else f"{self.schema}.{self.name}"
-
-    @property
-    def quoted(self) -> str:
-        return f"{sql.quoted(self.schema)}.{sql.quoted(self.name)}"
-
-    @cached_property
-    def columns(self) -> dict[int, TableColumn]:
-        found = {}
-        for line in self.written.splitlines():
-            number, type_, modifier, filled, name = line.split(" ", 4)
-            found[int(number)] = TableColumn(int(number), (int(type_), int(modifier)), filled == "1", name)
-        return found
-
-    @cached_property
-    def by_name(self) -> dict[str, TableColumn]:
-        return {column.name: column for column in self.columns.values()}
-
-
-@dataclass(frozen=True)
-class Catalogue:
-    """All tables by their oid, the domains, and the extensions."""
-
-    tables: dict[int, ComparedTable]
-    domains: dict[int, tuple[int, int]] = field(default_factory=dict)
-    extensions: frozenset[int] = frozenset()
-    outside: dict[int, str] = field(default_factory=dict)  # names of tables outside a tenant's schemas
-
-    @cached_property
-    def by_name(self) -> dict[tuple[str, str], ComparedTable]:
-        return {(each.schema, each.name): each for each in self.tables.values() if each.kind != "c"}
-
-    @cached_property
-    def partitions(self) -> dict[int, list[ComparedTable]]:
-        found: dict[int, list[ComparedTable]] = {}
-        for each in self.tables.values():
-            if each.parent:
-                found.setdefault(each.parent, []).append(each)
-        return found
-
-    def below_domains(self, type_: tuple[int, int]) -> tuple[int, int]:
-        """Find the base type of a domain."""
-        while type_[0] in self.domains:
-            type_ = self.domains[type_[0]]
-        return type_
-
-    def leaves(self, table: ComparedTable) -> Iterator[ComparedTable]:
-        """List the table, or the partitions below it that hold its rows."""
-        if table.kind != "p":
-            yield table
-        for part in self.partitions.get(table.oid, ()):
-            yield from self.leaves(part)
-
-    def rows(self, table: ComparedTable) -> int | None:
-        """Sum the planner's estimates; return None before the first estimate."""
-        known = [leaf.rows for leaf in self.leaves(table) if leaf.rows > 0]
-        return round(sum(known)) if known else None
-
-    def root(self, table: ComparedTable) -> ComparedTable:
-        while table.parent in self.tables:
-            table = self.tables[table.parent]
-        return table
-
-
-def make_catalogue(rows: Iterable[tuple[Any, ...]]) -> Catalogue:
-    """Make a catalogue from the query's rows."""
-    tables, domains, extensions = {}, {}, set()
-    for row in rows:
-        if row[1] == "d":
-            domains[row[0]] = (int(row[7]), int(row[4]))
-        elif row[1] == "x":
-            extensions.add(row[0])
-        else:
-            tables[row[0]] = ComparedTable(*row)
-    return Catalogue(tables, domains, frozenset(extensions))
-
-
-def type_change(old: tuple[int, int], new: tuple[int, int], *, by_hand: bool) -> str:
-    """Write the query that names a type change, and says whether it can lose silently, by functions of the
-    ledger.
-
-    PostgreSQL refuses a longer text in a shorter type, unless the statement casts by hand (`USING`).
-    """
-    element = body_of("element_type")
-    return f"""SELECT pg_catalog.concat(pg_catalog.format_type(old, old_modifier), ' becomes ',
-    pg_catalog.format_type(new, new_modifier)), ({body_of("loses")})
-FROM (SELECT (SELECT ({element}) FROM (SELECT {old[0]}::oid AS type) AS o)::regtype AS old,
-    {old[1]} AS old_modifier, (SELECT ({element}) FROM (SELECT {new[0]}::oid AS type) AS n)::regtype AS new,
-    {new[1]} AS new_modifier, {by_hand} AS by_hand) AS change"""
-
-
-# Losses between two catalogues, and the step's savepoint.
-
-
 _SAVEPOINT = f"pipestate_step_{token_hex(4)}"  # no revision sets one of this name
 _LOCKED = (
     "SELECT relation::bigint FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() "
     "AND locktype = 'relation' AND mode = 'AccessExclusiveLock'"
+)
+_NAMED = (
+    "SELECT c.oid::bigint, pg_catalog.format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c JOIN "
+    "pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
 )
 _FIRE_DEFERRED = (
     f"DO $fire$ DECLARE path text := pg_catalog.current_setting('search_path'); "
@@ -174,13 +54,25 @@ _NO_TRANSACTION, _NO_SAVEPOINT = "25P01", "3B001"
 def read_catalogue(connection: Connection) -> Catalogue:
     """Read all tables with their columns, in one query; for a tenant, those of its schemas."""
     ((schemas,),) = ask_driver(connection, _OF_TENANT)
+    emptied = _emptied(ask_driver(connection, body_of("written_tables")), connection)
     if schemas is None:
-        return make_catalogue(ask_driver(connection, QUERY))
+        return replace(make_catalogue(ask_driver(connection, QUERY)), emptied=emptied)
     own = make_catalogue(
         ask_driver(connection, QUERY.replace("NULL::text[]", f"{sql.literal(schemas)}::text[]"))
     )
     outside = {oid: name for oid, name in ask_driver(connection, _NAMES) if oid not in own.tables}
-    return replace(own, outside=outside)
+    return replace(own, outside=outside, emptied=emptied)
+
+
+def _emptied(written: Iterable[tuple[Any, ...]], connection: Connection) -> frozenset[int]:
+    """Of the tables that this transaction has written, return those that lost rows and hold none now."""
+    roots = {oid: root for oid, has_deleted, root in written if has_deleted}
+    empty = {
+        root
+        for root in set(roots.values())
+        if not ask_driver(connection, f"SELECT EXISTS (SELECT FROM {root})")[0][0]
+    }
+    return frozenset(oid for oid, root in roots.items() if root in empty)
 
 
 def compare(
@@ -188,17 +80,21 @@ def compare(
 ) -> tuple[Catalogue, list[Loss]]:
     """Return the catalogue now, and the losses since `before`; what the run created, or was empty, is free.
 
-    Every loss needs a lock. So only tables that this transaction has locked are read and compared: they are
-    few, and another session may change others meanwhile.
+    Every loss needs a lock. So only tables that this transaction has locked or written are read and compared:
+    they are few, and another session may change others meanwhile.
     """
     ask_driver(connection, _FIRE_DEFERRED)
-    locked = {int(oid) for (oid,) in ask_driver(connection, _LOCKED)}
+    written = ask_driver(connection, body_of("written_tables"))
+    exclusive = {int(oid) for (oid,) in ask_driver(connection, _LOCKED)}
+    locked = exclusive | {oid for oid, *_ in written}
     if not locked:
         return before, []
     now = make_catalogue(ask_driver(connection, query_for(locked)))
     others = {oid: table for oid, table in before.tables.items() if oid not in locked}
-    after = Catalogue(others | now.tables, now.domains, now.extensions, before.outside)
-    touched = sorted(before.outside[oid] for oid in locked & (before.outside.keys() - memory.created))
+    emptied = _emptied(written, connection)
+    after = Catalogue(others | now.tables, now.domains, now.extensions, before.outside, emptied)
+    changed = exclusive | (emptied - before.emptied)
+    touched = sorted(before.outside[oid] for oid in changed & (before.outside.keys() - memory.created))
     found = [Loss(LossKind.ROWS, name, detail=OUTSIDE) for name in touched]
     return after, found + _Comparison(connection, before, after, memory, list(statements)).losses(locked)
 
@@ -245,8 +141,20 @@ def release_savepoint(connection: Connection, memory: RunMemory) -> None:
 def prepare_statement(
     connection: Connection, statement: str, before: Catalogue, memory: RunMemory
 ) -> str | None:
-    """Prepare nothing: the losses of a statement are found after it."""
-    del connection, statement, before, memory
+    """Before a DROP TABLE, count the rows of a table that this transaction may have copied.
+
+    A table that is created later is no copy, unless the same text creates it first.
+    """
+    names, creates = names_beside_drop(statement)
+    if not names:
+        return None
+    created = {int(oid) for (oid,) in ask_driver(connection, _LOCKED)} - before.tables.keys()
+    if created or creates:
+        listed = ", ".join(map(sql.literal, sorted(names)))
+        for oid, table in ask_driver(connection, f"{_NAMED} AND c.relname IN ({listed})"):
+            if oid in before.tables:
+                ((rows,),) = ask_driver(connection, f"SELECT pg_catalog.count(*) FROM {table}")
+                memory.copies[oid] = (rows, None if creates else created)
     return None
 
 
@@ -273,6 +181,9 @@ class _Comparison:
                     found += self._of_columns(old, new)
                 if new.filenode != old.filenode:
                     found += self._of_rewritten(old, new)
+                if old.oid in self.after.emptied - self.before.emptied and self._held(old):
+                    root = self.before.root(old)
+                    found.append(Loss(LossKind.ROWS, root.known_as, self.before.rows(root)))
         self._remember_created(locked)
         return list(dict.fromkeys(found))
 
@@ -300,18 +211,24 @@ class _Comparison:
             return
         new = self.after.by_name.get((old.schema, old.name))
         if new is not None and new.oid not in self.before.tables:
-            yield from self._of_successor(old, new)
-        elif old.parent in self.before.tables and old.parent not in self.after.tables:
+            self.memory.held.add(new.oid)
+            self.heirs.add(new.oid)
+        if old.parent in self.before.tables and old.parent not in self.after.tables:
             return  # its parent reports it
+        if new is not None and new.oid not in self.before.tables:
+            yield from self._of_successor(old, new)
         else:
             yield Loss(LossKind.TABLE, old.known_as, self.before.rows(old))
 
     def _of_successor(self, old: ComparedTable, new: ComparedTable) -> Iterator[Loss]:
-        """Compare by name: the rows were copied into another table, which has the name now."""
-        self.memory.held.add(new.oid)
-        self.heirs.add(new.oid)
-        if not self._has_rows(new):
-            yield Loss(LossKind.ROWS, old.known_as, self.before.rows(old))
+        """Compare by name: the rows were copied into another table, which has the name now.
+
+        It was filled while the old one was there, and has at least half of the rows.
+        """
+        rows, beside = self.memory.copies.get(old.oid, (0, set()))
+        copied = self._count(new, rows)
+        if not rows or copied < rows / 2 or (beside is not None and new.oid not in beside):
+            yield Loss(LossKind.ROWS, old.known_as, rows or self.before.rows(old))
             return
         for column in old.columns.values():
             there = new.by_name.get(column.name)
@@ -319,12 +236,12 @@ class _Comparison:
                 yield Loss(LossKind.COLUMN, f"{old.known_as}.{column.name}", self.before.rows(old))
             else:
                 yield from self._of_type(old, column, there)
-        estimate = self.before.rows(old)
-        if estimate is not None and self._count(new, estimate) < estimate:
+        if copied < rows:
             warn(
-                "the new table %s has fewer rows than the old one had, about %s",
+                "the new table %s has %s rows, and the old one had %s",
                 old.known_as,
-                f"{estimate:,}",
+                f"{copied:,}",
+                f"{rows:,}",
             )
 
     def _of_columns(self, old: ComparedTable, new: ComparedTable) -> Iterator[Loss]:
@@ -344,7 +261,12 @@ class _Comparison:
     ) -> Iterator[Loss]:
         """Accept a column that was copied into another one, which has its name now."""
         there = new.by_name.get(column.name)
-        if there is not None and not there.filled and self._has_value(new, there):
+        if (
+            there is not None
+            and not there.filled
+            and old.kind != "c"
+            and self._is_copy(old, new, column, there)
+        ):
             self.memory.created.discard((new.oid, there.number))
             self.heirs.add((new.oid, there.number))
             yield from self._of_type(old, column, there)
@@ -386,12 +308,20 @@ class _Comparison:
                 created |= {(oid, number) for number in new.columns.keys() - old.columns.keys()}
         self.memory.created |= created - self.heirs
 
-    def _has_rows(self, table: ComparedTable) -> bool:
-        return bool(ask_driver(self.connection, f"SELECT EXISTS (SELECT FROM {table.quoted})")[0][0])
+    def _is_copy(
+        self, old: ComparedTable, new: ComparedTable, column: TableColumn, there: TableColumn
+    ) -> bool:
+        """Say whether the other column was there before, or a row with its value is older than the drop.
 
-    def _has_value(self, table: ComparedTable, column: TableColumn) -> bool:
-        query = f"SELECT EXISTS (SELECT FROM {table.quoted} WHERE {sql.quoted(column.name)} IS NOT NULL)"
-        return bool(ask_driver(self.connection, query)[0][0])
+        `cmin` is the number of the command, within this transaction, that wrote a row.
+        """
+        query = f"SELECT EXISTS (SELECT FROM {new.quoted} t WHERE t.{sql.quoted(there.name)} IS NOT NULL"
+        if there.number not in old.columns:
+            query += (
+                " AND t.xmax = 0 AND t.cmin::text::bigint < (SELECT a.cmin::text::bigint FROM "
+                f"pg_catalog.pg_attribute a WHERE a.attrelid = {old.oid} AND a.attnum = {column.number})"
+            )
+        return bool(ask_driver(self.connection, query + ")")[0][0])
 
     def _count(self, table: ComparedTable, most: int) -> int:
         """Count the rows, and stop at `most`."""

@@ -22,14 +22,31 @@ from pipestate.migration.postgresql.calls import write_requirement
 from pipestate.migration.recording import describe_file
 from pipestate.migration.request import force_reason
 from pipestate.migration.run import run_of
-from pipestate.migration.statements import COMMITS, StatementKind, ends_in_the_middle, kind_of, may_lose
+from pipestate.migration.statements import (
+    COMMITS,
+    StatementKind,
+    ends_in_the_middle,
+    kind_of,
+    may_lose,
+    names_beside_drop,
+)
 from pipestate.project.revision_files import changes_ledger, installs_ledger, read_gates
 from pipestate.verify.session_safety import foreign_owner_query
 
 # The comparing routines, in the order in which a session can create them.
 _JUDGES = (
     *("catalogue", "element_type", "loses", "listed_columns", "base_type", "leaves_before", "held_before"),
-    *("kept_in", "count_rows", "fire_deferred", "losses", "begin_revision", "end_revision"),
+    *(
+        "kept_in",
+        "count_rows",
+        "written_tables",
+        "emptied",
+        "note_copies",
+        "fire_deferred",
+        "losses",
+        "begin_revision",
+        "end_revision",
+    ),
 )
 _CALLED = re.compile(rf"\b{SCHEMA}\.({'|'.join(_JUDGES)})\(")
 # It needs no function, so it holds even if the client continues after each error.
@@ -151,6 +168,10 @@ class GuardedScript:
             kind = self._kind(text)
             if _TELLING.search(text):
                 self.statements.append(text.strip()[:_LONGEST_TEXT])
+            names, creates = names_beside_drop(text)
+            if names:
+                listed = ", ".join(map(sql.literal, sorted(names)))
+                output(self._at_home(f"CALL pipestate.note_copies(ARRAY[{listed}], {str(creates).lower()});"))
             if kind is StatementKind.COMMIT:
                 self._end()
                 output(text)

@@ -33,13 +33,14 @@ DECLARE
   ours CONSTANT text[] := '{pipestate,pipestate_archive}';
   made bigint[] := ARRAY(SELECT a.attrelid::bigint FROM pg_locks l JOIN pg_attribute a ON a.attrelid = l.relation AND a.attname = 'ctid'
                           WHERE l.pid = pg_backend_pid() AND l.mode = 'AccessExclusiveLock' AND pipestate.is_of_this_transaction(a.xmin));
+  emptied bigint[] := pipestate.emptied();  -- by what came before
 BEGIN
   RETURN (
     WITH own AS MATERIALIZED (SELECT * FROM pipestate.catalogue(schemas))
     SELECT coalesce(jsonb_object_agg(t.oid, t.entry), '{}') FROM (
       SELECT c.oid, jsonb_build_object('name', concat(nullif(concat(nullif(c.schema, 'public'), '.'), '.'), c.name),
                'filenode', c.filenode, 'columns', c.columns)
-        FROM own c WHERE c.kind = 'r' AND c.bytes <> 0 AND c.schema <> ALL (ours)
+        FROM own c WHERE c.kind = 'r' AND c.bytes <> 0 AND c.schema <> ALL (ours) AND c.oid <> ALL (emptied)
       UNION ALL
       SELECT c.oid::bigint, jsonb_build_object('name', concat(n.nspname, '.', c.relname))
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -55,16 +56,19 @@ CREATE OR REPLACE PROCEDURE pipestate.require_others(
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   before jsonb := coalesce(nullif(current_setting('pipestate.others', true), ''), '{}');
+  emptied bigint[];
   touched bigint[];
   lost text;
 BEGIN
   PERFORM pipestate.fire_deferred(path);
-  touched := ARRAY(SELECT DISTINCT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid()
-    AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND before ? l.relation::text);
+  emptied := pipestate.emptied();
+  touched := ARRAY(SELECT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid()
+    AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND before ? l.relation::text
+    UNION SELECT e FROM unnest(emptied) AS e WHERE before ? e::text);
   IF touched = '{}' THEN RETURN; END IF;
   SELECT string_agg(before -> t.number::text ->> 'name', ', ' ORDER BY before -> t.number::text ->> 'name') INTO lost
     FROM unnest(touched) AS t (number) LEFT JOIN pg_class c ON c.oid = t.number::oid
-   WHERE c.oid IS NULL OR NOT before -> t.number::text ? 'columns'
+   WHERE c.oid IS NULL OR t.number = ANY (emptied) OR NOT before -> t.number::text ? 'columns'
       OR pg_relation_size(c.oid) = 0 AND c.relfilenode::text <> before -> t.number::text ->> 'filenode'
       OR EXISTS (SELECT FROM pipestate.listed_columns(before -> t.number::text ->> 'columns') o
                   WHERE o.number NOT IN (SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = c.oid AND NOT a.attisdropped));

@@ -12,6 +12,7 @@ from secrets import token_hex
 from sqlalchemy import Connection
 
 from pipestate.database.drivers import on_sqlite
+from pipestate.ledger.tables import SCHEMA
 from pipestate.migration import sql
 from pipestate.migration.losses import Loss, LossKind, RunMemory
 from pipestate.runbook.statement import Token, tokens
@@ -52,12 +53,10 @@ def compare(
     connection: Connection, before: _Catalogue, memory: RunMemory, statements: Sequence[str]
 ) -> tuple[_Catalogue, list[Loss]]:
     """Compare the tables by their names, and follow those that a statement renames or copies."""
-    if on_sqlite(connection, _version) == before.version:
-        return before, []
     after = read_catalogue(connection)
     memory.held |= {name for name, table in before.tables.items() if table.holds_rows}
     moves = _Moves({name: name for name in before.tables})
-    for statement in statements:
+    for statement in statements if after.version != before.version else ():
         moves.follow([token for token in tokens(statement, "sqlite") if token.kind != "number"])
     found: list[Loss] = []
     for name, old in before.tables.items():
@@ -115,7 +114,10 @@ def prepare_statement(
 
 def _of_table(old: _Table, new: _Table, moves: "_Moves", memory: RunMemory) -> Iterator[Loss]:
     name = old.name.lower()
-    if old.holds_rows and not new.holds_rows and name not in moves.deleted_from:
+    is_kept = name.startswith(f"{SCHEMA}_") or old.columns.keys() == {
+        "version_num"
+    }  # the ledger, Alembic's table
+    if old.holds_rows and not new.holds_rows and not is_kept:
         yield Loss(LossKind.ROWS, old.name)
     for column, type_ in old.columns.items():
         if (name, column) in memory.created:
@@ -194,11 +196,10 @@ class _Moves:
     names: dict[str, str]
     columns: dict[tuple[str, str], str] = field(default_factory=dict)
     copies: list["_Copy"] = field(default_factory=list)
-    deleted_from: set[str] = field(default_factory=set)
     dropped: set[tuple[str, str]] = field(default_factory=set)
 
     def follow(self, words: list[Token]) -> None:
-        """Follow ALTER TABLE … RENAME, INSERT … SELECT, and note DROP COLUMN and DELETE."""
+        """Follow ALTER TABLE … RENAME, INSERT … SELECT, and note DROP COLUMN."""
         keywords = [token.keyword for token in words]
         if keywords[:2] == ["ALTER", "TABLE"] and "RENAME" in keywords[2:6]:
             at = keywords.index("RENAME")
@@ -213,8 +214,6 @@ class _Moves:
             self.dropped |= {
                 (origin, words[-1].identifier) for origin, now in self.names.items() if now == table
             }
-        elif keywords[:2] == ["DELETE", "FROM"] and len(words) > 2:
-            self.deleted_from |= {origin for origin, now in self.names.items() if now == words[2].identifier}
         elif "SELECT" in keywords and (keywords[0] == "INSERT" or keywords[:2] == ["CREATE", "TABLE"]):
             read = {token.identifier or token.text for token in words[keywords.index("SELECT") :]}
             into = next((token.identifier for token in words[2:] if token.keyword not in _NO_NAME), "")
