@@ -169,6 +169,25 @@ def test_what_loses_nothing_is_not_refused_in_a_file(form: str, sqlite: Sqlite, 
         sqlite.drop(database)
 
 
+@pytest.mark.parametrize("first", [*destructive_sqlite.LOSING, *destructive_sqlite.KEEPING])
+def test_two_batch_blocks_lose_nothing(first: str, sqlite: Sqlite, tmp_path: Path) -> None:
+    """Every pair of two operations, in both orders: a full copy of the first block does not vouch for the second."""
+    for number, second in enumerate([*destructive_sqlite.LOSING, *destructive_sqlite.KEEPING]):
+        database = sqlite.create()
+        database.run(*destructive_sqlite.SETUP)
+        before = destructive_sqlite.everything(database)
+        project = started(database, tmp_path / str(number))
+        project.write("b1", destructive_sqlite.pair(first, second))
+        said = said_by(project)
+        if {first, second} & destructive_sqlite.LOSING.keys():
+            assert " loses " in str(said) or "sqlite3." in str(said), (second, said)
+            assert (destructive_sqlite.everything(database), project.version()) == (before, "a0"), second
+        else:
+            assert (said, project.version()) == (None, "b1"), second
+            assert database.rows("SELECT id, note FROM orders") == [(1, "a"), (2, "b")]
+        sqlite.drop(database)
+
+
 def test_a_database_is_not_dropped_behind_a_comment(project: Guarded) -> None:
     """DROP DATABASE refuses a transaction, and so a comparison: it does not run without one."""
     victim = f"{project.database.url.database}_victim"

@@ -3,7 +3,7 @@
 A test names each one that a new Alembic has changed.
 """
 
-import sys
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def is_upgrade() -> bool | None:
     Outside the guard, under an application's own steps, only Alembic's frame knows it. Return None without one.
     """
     known = run_of(op.get_context()).is_upgrade
-    frame = sys._getframe() if known is None else None
+    frame = inspect.currentframe() if known is None else None
     while frame is not None:
         if frame.f_code is MigrationContext.run_migrations.__code__:
             step = frame.f_locals.get("step")

@@ -68,6 +68,7 @@ class RunMemory:
     created: set[object] = field(default_factory=set)
     held: set[object] = field(default_factory=set)
     began: bool = False  # the guard itself has begun the transaction of this step
+    moves: Any = None  # SQLite: the columns that the statements of this step have moved
 
 
 FRESH_S = 5.0  # a catalogue that was read as a whole longer ago is read again before the next step

@@ -1,13 +1,17 @@
 """SQLite: the tables before and after a step, the losses between them, and the step's savepoint.
 
-A table has no number here that outlives a copy, so renamings and copies are read from the statements.
+A table has no number here that outlives a copy, so each column is followed through renamings and copies, statement
+by statement. What cannot be followed is compared by its values, and else counts as lost.
 """
 
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from secrets import token_hex
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -20,6 +24,10 @@ _SAVEPOINT = f"pipestate_step_{token_hex(4)}"  # no revision sets one of this na
 _TABLES = r"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"
 _COLUMNS = "SELECT name, type FROM pragma_table_xinfo(?) WHERE hidden NOT IN (2, 3)"
 _KEYS_OFF = re.compile(r"(?i)\s*PRAGMA\s+(?:\w+\.)?foreign_keys\s*(?:=|\()\s*['\"]?(off|0|false|no)\b")
+_FOLLOWED = re.compile(
+    r"(?i)(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:alter|create|drop|delete|savepoint|rollback|(?:insert|replace)\b.*\bselect)\b",
+    re.DOTALL,
+)
 KEYS_STAY_ON = (
     "turns foreign_keys off after its first change, where SQLite ignores it, and a rebuilt table would "
     "delete rows of others: turn them off in env.py, or in the first statement"
@@ -51,26 +59,32 @@ def read_catalogue(connection: Connection) -> _Catalogue:
 def compare(
     connection: Connection, before: _Catalogue, memory: RunMemory, statements: Sequence[str]
 ) -> tuple[_Catalogue, list[Loss]]:
-    """Compare the tables by their names, and follow those that a statement renames or copies."""
+    """Compare the tables, as the statements of the step have moved them."""
+    del statements  # each was followed before it ran
     if on_sqlite(connection, _version) == before.version:
         return before, []
+    moves: _Moves = memory.moves or _Moves(before)
+    on_sqlite(connection, moves.settle)
     after = read_catalogue(connection)
     memory.held |= {name for name, table in before.tables.items() if table.holds_rows}
-    moves = _Moves({name: name for name in before.tables})
-    for statement in statements:
-        moves.follow([token for token in tokens(statement, "sqlite") if token.kind != "number"])
     found: list[Loss] = []
     for name, old in before.tables.items():
-        if name in memory.created or name not in memory.held:
-            continue
-        new = after.tables.get(moves.names[name]) or after.tables.get(name)
-        found += [Loss(LossKind.TABLE, old.name)] if new is None else _of_table(old, new, moves, memory)
-    _remember(before, after, moves, memory)
+        if name not in memory.created and name in memory.held:
+            found += _of_table(name, old, after, moves, memory)
+    _remember(after, moves, memory)
     return after, found
+
+
+def follow(connection: Connection, statement: str, before: _Catalogue, memory: RunMemory) -> None:
+    """Follow the columns through a statement that is about to run."""
+    memory.moves = moves = memory.moves or _Moves(before)
+    if moves.effect or _FOLLOWED.match(statement):
+        on_sqlite(connection, lambda driver: moves.follow(driver, statement))
 
 
 def set_savepoint(connection: Connection, memory: RunMemory) -> bool:
     """Begin a transaction that holds DDL, if there is none, and set the step's savepoint."""
+    memory.moves = None
     memory.began = not on_sqlite(connection, lambda driver: driver.in_transaction)
     if memory.began:
         _run(connection, "BEGIN IMMEDIATE")
@@ -97,13 +111,11 @@ def release_savepoint(connection: Connection, memory: RunMemory) -> None:
 def prepare_statement(
     connection: Connection, statement: str, before: _Catalogue, memory: RunMemory
 ) -> str | None:
-    """Let a first statement turn foreign keys off, which has no effect in a transaction.
-
-    Refuse a later one.
-    """
-    if not _KEYS_OFF.match(statement) or not memory.began:
+    """Follow the statement; let a first one turn foreign keys off, which has no effect in a transaction."""
+    if not _KEYS_OFF.match(statement):
+        follow(connection, statement, before, memory)
         return None
-    if not on_sqlite(connection, lambda driver: driver.execute("PRAGMA foreign_keys").fetchone()[0]):
+    if not memory.began or not on_sqlite(connection, _has_keys_on):
         return None
     if on_sqlite(connection, _version) != before.version:
         return KEYS_STAY_ON
@@ -113,33 +125,41 @@ def prepare_statement(
     return None
 
 
-def _of_table(old: _Table, new: _Table, moves: "_Moves", memory: RunMemory) -> Iterator[Loss]:
-    name = old.name.lower()
-    if old.holds_rows and not new.holds_rows and name not in moves.deleted_from:
+def _of_table(
+    name: str, old: _Table, after: _Catalogue, moves: "_Moves", memory: RunMemory
+) -> Iterator[Loss]:
+    now = [after.tables[each] for each in {name, moves.names[name]} & after.tables.keys()]
+    columns = [column for column in old.columns if (name, column) not in memory.created]
+    left = {column: moves.losses_of((name, column), after) for column in columns}
+    if not now or (columns and not any(left.values())):
+        yield Loss(LossKind.TABLE, old.name)
+        return
+    if old.holds_rows and name not in moves.emptied and not any(table.holds_rows for table in now):
         yield Loss(LossKind.ROWS, old.name)
-    for column, type_ in old.columns.items():
-        if (name, column) in memory.created:
-            continue
-        renamed = moves.columns.get((name, column), column)
-        if renamed in new.columns and moves.keeps(name, new.name.lower(), column):
-            if _loses(type_, new.columns[renamed]):
-                detail = f"{type_} becomes {new.columns[renamed]}"
-                yield Loss(LossKind.VALUES, f"{old.name}.{column}", detail=detail)
-        elif not moves.carries(name, new.name.lower(), column):
+    for column, lost in left.items():
+        if not lost:
             yield Loss(LossKind.COLUMN, f"{old.name}.{column}")
+        elif all(lost):
+            yield Loss(LossKind.VALUES, f"{old.name}.{column}", detail=lost[0])
 
 
-def _remember(before: _Catalogue, after: _Catalogue, moves: "_Moves", memory: RunMemory) -> None:
-    heirs = {moves.names[name]: name for name in before.tables if name not in memory.created}
+def _remember(after: _Catalogue, moves: "_Moves", memory: RunMemory) -> None:
+    """Keep what this run has created: tables, and columns of older tables, that hold no older values."""
+    created: set[object] = set()
     for name, table in after.tables.items():
-        if name in heirs:
-            memory.held |= {name} if heirs[name] in memory.held else set()
-            old = before.tables[heirs[name]]
-            known = {moves.columns.get((heirs[name], column), column) for column in old.columns}
-            if not moves.carried(heirs[name], name):
-                memory.created |= {(name, column) for column in table.columns if column not in known}
-        elif name not in before.tables:
-            memory.created.add(name)
+        columns = moves.held.get(name, {})
+        older = {
+            column: [
+                origin[0]
+                for origin in columns.get(column, ())
+                if memory.created.isdisjoint((origin, origin[0]))
+            ]
+            for column in table.columns
+        }
+        origins = {origin for each in older.values() for origin in each}
+        created |= {(name, column) for column, each in older.items() if not each} if origins else {name}
+        memory.held |= {name} if origins & memory.held else set()
+    memory.created = created
 
 
 # Classes of SQLite's declared types: a CAST between two of these classes may lose data, by `_LOST`.
@@ -175,93 +195,258 @@ def _class_of(declared: str) -> str:
     return next((name for name, parts in _CLASSES if any(part in upper for part in parts)), "")
 
 
-_NO_NAME = ("INTO", "OR", "REPLACE", "IGNORE", "ABORT", "FAIL", "ROLLBACK", "IF", "NOT", "EXISTS", "TABLE")
+_Origin = tuple[str, str]  # table and column, at the beginning of the step
+_Origins = dict[_Origin, str]  # where the values of a column come from, and what they have lost on the way
+_COPY_ENDS = ("WHERE", "ORDER", "LIMIT")
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class _Copy:
-    """Rows of a table that were copied into another one: the columns that were read."""
+    """The copy of an INSERT … SELECT or CREATE TABLE … AS: the source, and per column its name and its cast."""
 
-    origin: str
-    into: str
-    columns: frozenset[str]
+    source: str
+    into: list[str]
+    read: list[tuple[str, str]]
 
 
 @dataclass
 class _Moves:
-    """Renamed and copied tables: `names` maps the old name of a table to its current one."""
+    """The columns of each table at this statement, in lower case, with the origins of their values.
 
-    names: dict[str, str]
-    columns: dict[tuple[str, str], str] = field(default_factory=dict)
-    copies: list["_Copy"] = field(default_factory=list)
-    deleted_from: set[str] = field(default_factory=set)
-    dropped: set[tuple[str, str]] = field(default_factory=set)
+    `names` maps the old name of a table to its current one.
+    """
 
-    def follow(self, words: list[Token]) -> None:
-        """Follow ALTER TABLE … RENAME, INSERT … SELECT, and note DROP COLUMN and DELETE."""
+    before: _Catalogue
+    names: dict[str, str] = field(init=False)
+    held: dict[str, dict[str, _Origins]] = field(init=False)
+    emptied: set[str] = field(default_factory=set)
+    copied: set[tuple[str, str]] = field(default_factory=set)
+    saved: dict[str, Any] = field(default_factory=dict)
+    effect: Callable[[], Any] | None = None  # of the last statement, if that succeeds
+    mark: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        tables = self.before.tables
+        self.names = {name: name for name in tables}
+        self.held = {
+            name: {column: {(name, column): ""} for column in table.columns} for name, table in tables.items()
+        }
+
+    def follow(self, driver: sqlite3.Connection, statement: str) -> None:
+        """Follow a statement that is about to run."""
+        self.settle(driver)
+        words = [token for token in tokens(statement, "sqlite") if token.text != ";"]
         keywords = [token.keyword for token in words]
-        if keywords[:2] == ["ALTER", "TABLE"] and "RENAME" in keywords[2:6]:
-            at = keywords.index("RENAME")
-            table, what = words[at - 1].identifier, [token.identifier for token in words[at + 1 :]]
-            if what[:1] == ["to"]:
-                self._rename(table, what[1])
-            elif "to" in what:
-                to = what.index("to")
-                self._rename_column(table, what[to - 1], what[to + 1])
-        elif keywords[:2] == ["ALTER", "TABLE"] and "DROP" in keywords[2:6]:
-            table = words[keywords.index("DROP") - 1].identifier
-            self.dropped |= {
-                (origin, words[-1].identifier) for origin, now in self.names.items() if now == table
-            }
-        elif keywords[:2] == ["DELETE", "FROM"] and len(words) > 2:
-            self.deleted_from |= {origin for origin, now in self.names.items() if now == words[2].identifier}
-        elif "SELECT" in keywords and (keywords[0] == "INSERT" or keywords[:2] == ["CREATE", "TABLE"]):
-            read = {token.identifier or token.text for token in words[keywords.index("SELECT") :]}
-            into = next((token.identifier for token in words[2:] if token.keyword not in _NO_NAME), "")
-            for origin, now in self.names.items():
-                if now in read and now != into:
-                    self.copies.append(_Copy(origin, into, frozenset(read)))
+        match keywords[:2]:
+            case ["SAVEPOINT", _]:
+                self.saved[_identifier(words[1])] = deepcopy(
+                    (self.names, self.held, self.emptied, self.copied)
+                )
+            case ["ROLLBACK", _] if _identifier(words[-1]) in self.saved:
+                self.names, self.held, self.emptied, self.copied = deepcopy(
+                    self.saved[_identifier(words[-1])]
+                )
+            case ["ALTER", "TABLE"]:
+                self.effect = self._alter(driver, words, keywords)
+            case ["DROP", "TABLE"]:
+                table, _ = _name_at(words, 4 if keywords[2] == "IF" else 2)
+                self._find_copies(driver, table)
+                self.effect = partial(self.held.pop, table, None)
+            case ["CREATE", _] if "TABLE" in keywords[:3]:
+                at = keywords.index("TABLE") + 1
+                table, at = _name_at(words, at + 3 if keywords[at] == "IF" else at)
+                self.effect = partial(self._create, driver, table, _read_copy(words[at:]))
+            case ["INSERT" | "REPLACE", _] if "INTO" in keywords[:4]:
+                table, at = _name_at(words, keywords.index("INTO") + 1)
+                if copy := _read_copy(words[at:]):
+                    self.effect = partial(self._copy, driver, table, copy)
+            case ["DELETE", _]:
+                table, _ = _name_at(words, 2)
+                self.emptied |= {origin for origin, now in self.names.items() if now == table}
+        self.mark = _mark(driver)
 
-    def carried(self, origin: str, to: str) -> frozenset[str]:
-        """Return the columns copied from a table into the one that has its name now: `*` is every column."""
-        return frozenset().union(
-            *(each.columns for each in self.copies if (each.origin, each.into) == (origin, to))
-        )
+    def settle(self, driver: sqlite3.Connection) -> None:
+        """Apply the effect of the last statement, unless that failed or copied no row."""
+        effect, self.effect = self.effect, None
+        if effect is not None and _mark(driver) != self.mark:
+            effect()
 
-    def carries(self, origin: str, to: str, column: str) -> bool:
-        """Say whether a column was copied into the table that has the name now."""
-        return not self.carried(origin, to).isdisjoint({column, "*"})
+    def losses_of(self, origin: _Origin, after: _Catalogue) -> list[str]:
+        """Say for each column that still holds the values, in the table's old or current name, what was lost."""
+        return [
+            origins[origin]
+            for table in {origin[0], self.names[origin[0]]} & after.tables.keys()
+            for column, origins in self.held.get(table, {}).items()
+            if origin in origins and column in after.tables[table].columns
+        ]
 
-    def keeps(self, origin: str, to: str, column: str) -> bool:
-        """Say whether the column of that name holds the old values: a column dropped and added again does
-        not."""
-        if (origin, column) in self.dropped:
-            return False
-        return not self.carried(origin, to) or self.carries(origin, to, column)
+    def _alter(
+        self, driver: sqlite3.Connection, words: list[Token], keywords: list[str]
+    ) -> Callable[[], Any] | None:
+        table, at = _name_at(words, 2)
+        columns = self.held.setdefault(table, {})
+        if keywords[at : at + 2] == ["RENAME", "TO"]:
+            return partial(self._rename, table, _name_at(words, at + 2)[0])
+        if keywords[at] == "RENAME":
+            old, new = _identifier(words[-3]), _identifier(words[-1])
+            return lambda: columns.update({new: columns.pop(old, {})})
+        if keywords[at] == "DROP":
+            self._find_copies(driver, table, _identifier(words[-1]))
+            return partial(columns.pop, _identifier(words[-1]), None)
+        return None
 
     def _rename(self, table: str, to: str) -> None:
-        for copy in self.copies:
-            if copy.into == table:
-                copy.into = to
-        for origin, now in self.names.items():
-            if now == table:
-                self.names[origin] = to
+        self.held[to] = self.held.pop(table, {})
+        self.names |= {origin: to for origin, now in self.names.items() if now == table}
+        self.copied = {pair for pair in self.copied if not {table, to}.intersection(pair)}
 
-    def _rename_column(self, table: str, column: str, to: str) -> None:
-        for origin, now in self.names.items():
-            if now == table:
-                first = next(
-                    (old for (of, old), new in self.columns.items() if of == origin and new == column), column
-                )
-                self.columns[origin, first] = to
-                self.dropped.discard((origin, to))  # a copy that takes the name
+    def _create(self, driver: sqlite3.Connection, table: str, copy: _Copy | None) -> None:
+        self.held[table] = {}
+        if copy is not None:
+            self._copy(driver, table, copy)
+
+    def _copy(self, driver: sqlite3.Connection, into: str, copy: _Copy) -> None:
+        """Give each column the origins of the one that was read for it."""
+        source, types = self.held.get(copy.source, {}), _columns_of(driver, into)
+        every = [(name, "") for name in _columns_of(driver, copy.source)]
+        read = [each for item in copy.read for each in (every if item[0] == "*" else [item])]
+        carried: dict[str, _Origins] = {}
+        for name, (column, cast) in zip(copy.into or types, read, strict=False):
+            for origin, lost in source.get(column, {}).items():
+                type_ = self.before.tables[origin[0]].columns[origin[1]]
+                lossy = next((now for now in (cast, types.get(name, "")) if _loses(type_, now)), "")
+                carried.setdefault(name, {})[origin] = lost or (lossy and f"{type_} becomes {lossy}")
+        target = self.held.setdefault(into, {})
+        if (copy.source, into) in self.copied:  # earlier rows hold only what that copy carried
+            for name, origins in carried.items():
+                carried[name] = {each: lost for each, lost in origins.items() if each in target.get(name, {})}
+            known = {origin for origins in source.values() for origin in origins}
+            target |= {
+                name: {o: lost for o, lost in own.items() if o not in known} for name, own in target.items()
+            }
+        self.copied.add((copy.source, into))
+        target |= {name: target.get(name, {}) | origins for name, origins in carried.items()}
+
+    def _find_copies(self, driver: sqlite3.Connection, table: str, column: str | None = None) -> None:
+        """Find copies of a leaving table, or column, by values: an UPDATE or rows of Python may have filled them.
+
+        A column with origins of its own is no copy.
+        """
+        source = self.held.get(table, {})
+        known = {origin for origins in source.values() for origin in origins}
+        for other in [table] if column else [each for each in self.held if each != table]:
+            columns, names = self.held.get(other, {}), _columns_of(driver, other)
+            here = {origin for origins in columns.values() for origin in origins}
+            if not here <= known:
+                continue
+            pairs = [
+                (old, new)
+                for old in source
+                for new in names
+                if not column
+                and any(not lost and each in source[old] for each, lost in columns.get(new, {}).items())
+            ]
+            for old in [column] if column else list(source):
+                if not source.get(old) or (not column and source[old].keys() <= here):
+                    continue
+                free = [name for name in names if not columns.get(name) and (column or pairs or name == old)]
+                for new in sorted(free, key=lambda name: name != old):
+                    if _is_copy(driver, table, other, [(old, new), *pairs]):
+                        columns[new] = {**source[old]}
+                        pairs += [] if column else [(old, new)]
+                        break
+
+
+def _read_copy(words: list[Token]) -> _Copy | None:
+    """Read what follows the name of the table: columns and a SELECT of one table; None for any other text.
+
+    >>> _read_copy(tokens("(a, b) SELECT x.id, CAST(note AS TEXT) AS b, 1 FROM items AS x WHERE a > 1", "sqlite"))
+    _Copy(source='items', into=['a', 'b'], read=[('id', ''), ('note', 'TEXT'), ('', '')])
+    >>> _read_copy(tokens("SELECT a.id FROM items a JOIN b", "sqlite"))
+    """
+    keywords = [token.keyword for token in words]
+    if keywords.count("SELECT") != 1 or "FROM" not in keywords:
+        return None
+    select = keywords.index("SELECT")
+    head = [token for token in words[:select] if token.text != ","]
+    texts = [token.text for token in head]
+    into = [_identifier(token) for token in head[texts.index("(") + 1 : -1]] if "(" in texts else []
+    items: list[list[Token]] = [[]]
+    depth, at = 0, select + 1
+    while at < len(words) and (depth or keywords[at] != "FROM"):
+        depth += (words[at].text == "(") - (words[at].text == ")")
+        if words[at].text == "," and not depth:
+            items.append([])
+        else:
+            items[-1].append(words[at])
+        at += 1
+    source, at = _name_at(words, at + 1)
+    at += 1 if keywords[at : at + 1] == ["AS"] else 0
+    at += 1 if at < len(words) and keywords[at] not in _COPY_ENDS else 0  # an alias
+    if at < len(words) and keywords[at] not in _COPY_ENDS:
+        return None
+    return _Copy(source, into, [_read_item(item) for item in items])
+
+
+def _read_item(words: list[Token]) -> tuple[str, str]:
+    """Return the column that an item of a SELECT is, and its cast; an empty name for any other expression."""
+    texts = [token.text.upper() for token in words]
+    if texts[-2:-1] == ["AS"]:
+        words, texts = words[:-2], texts[:-2]
+    elif len(words) > 1 and words[-1].identifier and (words[-2].identifier or texts[-2] == ")"):
+        words, texts = words[:-1], texts[:-1]
+    cast = ""
+    if texts[:2] == ["CAST", "("] and texts[-1] == ")" and "AS" in texts:
+        cast = " ".join(texts[texts.index("AS") + 1 : -1])
+        words = words[2 : texts.index("AS")]
+    if len(words) == 3 and words[1].text == ".":
+        words = words[2:]
+    if len(words) != 1:
+        return "", cast
+    return ("*" if words[0].text == "*" else words[0].identifier), cast
+
+
+def _name_at(words: list[Token], at: int) -> tuple[str, int]:
+    """Read a name with or without its schema; return the position behind it."""
+    if at + 2 < len(words) and words[at + 1].text == ".":
+        at += 2
+    return (_identifier(words[at]) if at < len(words) else ""), at + 1
+
+
+def _identifier(token: Token) -> str:
+    """Return a name in lower case; SQLite also takes one in single quotes."""
+    return token.identifier or (token.text[1:-1].lower() if token.kind == "string" else "")
+
+
+def _is_copy(driver: sqlite3.Connection, table: str, other: str, pairs: list[tuple[str, str]]) -> bool:
+    """Say whether the other table, or the other column of this one, holds the values of each row."""
+    here, there = ([sql.quoted(pair[side]) for pair in pairs] for side in (0, 1))
+    old, new = sql.quoted(table), sql.quoted(other)
+    if table == other:
+        differs = f"SELECT 1 FROM {old} WHERE {here[0]} IS NOT {there[0]}"
+    else:
+        differs = f"SELECT {', '.join(here)} FROM {old} EXCEPT SELECT {', '.join(there)} FROM {new}"
+    query = f"SELECT NOT EXISTS ({differs}) AND EXISTS (SELECT 1 FROM {old} WHERE {here[0]} IS NOT NULL)"
+    try:
+        return bool(driver.execute(query).fetchone()[0])
+    except sqlite3.Error:
+        return False
+
+
+def _mark(driver: sqlite3.Connection) -> tuple[int, ...]:
+    """Return numbers that change with either schema, and with each row that a statement writes."""
+    of_temporary = driver.execute("PRAGMA temp.schema_version").fetchone()[0]
+    return _version(driver), of_temporary, driver.total_changes
+
+
+def _columns_of(driver: sqlite3.Connection, table: str) -> dict[str, str]:
+    return {name.lower(): type_ for name, type_ in driver.execute(_COLUMNS, (table,))}
 
 
 def _read(driver: sqlite3.Connection) -> _Catalogue:
     tables = {}
     for (name,) in driver.execute(_TABLES).fetchall():
-        columns = {column.lower(): type_ for column, type_ in driver.execute(_COLUMNS, (name,))}
-        tables[name.lower()] = _Table(name, columns, _holds_rows(driver, name))
+        tables[name.lower()] = _Table(name, _columns_of(driver, name), _holds_rows(driver, name))
     return _Catalogue(_version(driver), tables)
 
 
@@ -270,6 +455,10 @@ def _holds_rows(driver: sqlite3.Connection, table: str) -> bool:
         return bool(driver.execute(f"SELECT EXISTS (SELECT 1 FROM {sql.quoted(table)})").fetchone()[0])
     except sqlite3.Error:  # a virtual table without its module
         return True
+
+
+def _has_keys_on(driver: sqlite3.Connection) -> bool:
+    return bool(driver.execute("PRAGMA foreign_keys").fetchone()[0])
 
 
 def _version(driver: sqlite3.Connection) -> int:
