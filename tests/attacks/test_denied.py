@@ -188,6 +188,92 @@ def test_two_batch_blocks_lose_nothing(first: str, sqlite: Sqlite, tmp_path: Pat
         sqlite.drop(database)
 
 
+KEYS_ON = "PRAGMA foreign_keys = ON"
+KEYS_ENV = """
+from alembic import context
+from pipestate.environment import guard
+from sqlalchemy import NullPool, create_engine, event
+
+guard(context)
+engine = create_engine(context.config.get_main_option("sqlalchemy.url"), poolclass=NullPool)
+{first}
+with engine.connect() as connection:
+    {before}
+    context.configure(connection=connection, transaction_per_migration={each})
+    {between}
+    with context.begin_transaction():
+        {inside}
+        context.run_migrations()
+    {after}
+    assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+"""
+RUN = f"connection.exec_driver_sql('{KEYS_ON}')"
+LISTEN = "event.listen(engine, 'connect', lambda driver, _: driver.execute('PRAGMA foreign_keys = ON'))"
+BEGIN = (
+    "event.listen(engine, 'connect', lambda driver, _: setattr(driver, 'isolation_level', None))\n"
+    f"event.listen(engine, 'begin', lambda begun: (begun.exec_driver_sql('{KEYS_ON}'), begun.exec_driver_sql('BEGIN')))"
+)
+SETTERS = {
+    "a connect event": {"first": LISTEN},
+    "env.py": {"before": RUN, "after": "connection.commit()"},
+    "env.py, and commits": {"before": f"{RUN}; connection.commit()"},
+    "env.py after configure": {"between": RUN},
+    "env.py in the transaction": {"inside": RUN},
+    "a begin event, which also begins": {"first": BEGIN},
+    "the revision": {"after": RUN},
+}
+ACTIONS = ["ON DELETE CASCADE", "ON DELETE SET NULL", "ON DELETE SET DEFAULT", ""]
+
+
+@pytest.mark.parametrize("each", [True, False], ids=["per migration", "one transaction"])
+@pytest.mark.parametrize("setter", SETTERS)
+def test_a_rebuilt_parent_leaves_its_children_alone(
+    setter: str, each: bool, sqlite: Sqlite, tmp_path: Path
+) -> None:
+    for number, action in enumerate(ACTIONS):
+        database = sqlite.create()
+        database.run(
+            "CREATE TABLE alembic_version (version_num varchar(32) PRIMARY KEY)",
+            "INSERT INTO alembic_version VALUES ('a0')",
+            f"CREATE TABLE orders (id INTEGER PRIMARY KEY, code TEXT, of INTEGER REFERENCES orders {action})",
+            f"CREATE TABLE items (id INTEGER PRIMARY KEY, order_id INTEGER REFERENCES ORDERS {action})",
+            "INSERT INTO orders VALUES (1, 'a', NULL), (2, 'b', 1)",
+            "INSERT INTO items VALUES (1, 1), (2, NULL), (3, 2)",
+        )
+        before = [database.rows(f"SELECT * FROM {table}") for table in ("orders", "items")]
+        project = started(database, tmp_path / str(number))
+        parts = dict.fromkeys(("first", "before", "between", "inside", "after"), "pass") | SETTERS[setter]
+        (project.root / "migrations" / "env.py").write_text(KEYS_ENV.format(each=each, **parts))
+        top = sql(KEYS_ON) + "\n" if setter == "the revision" else ""
+        for revision in ("b1", "b2"):
+            options = ", recreate='always'"
+            body = destructive_sqlite.batch("orders", "alter_column('code', nullable=False)", options=options)
+            project.write(revision, top + body)
+        said = said_by(project)
+        assert [database.rows(f"SELECT * FROM {table}") for table in ("orders", "items")] == before, said
+        if "also begins" in setter and action:
+            assert "set PRAGMA foreign_keys = OFF on the connection before" in str(said)
+            assert project.version() == "a0"
+        elif "also begins" not in setter:
+            assert (said, project.version()) == (None, "b2")
+        sqlite.drop(database)
+
+
+def test_rows_without_their_parent_are_refused(sqlite: Sqlite, tmp_path: Path) -> None:
+    database = sqlite.create()
+    database.run(*destructive_sqlite.SETUP)
+    before = destructive_sqlite.everything(database)
+    project = started(database, tmp_path)
+    parts = dict.fromkeys(("first", "before", "between", "inside", "after"), "pass")
+    (project.root / "migrations" / "env.py").write_text(
+        KEYS_ENV.format(each=True, **parts | {"first": LISTEN})
+    )
+    project.write("b1", sql("DELETE FROM orders WHERE id = 1"))
+    assert "row 1 of items would point at no row of orders" in str(said_by(project))
+    assert (destructive_sqlite.everything(database), project.version()) == (before, "a0")
+    sqlite.drop(database)
+
+
 def test_a_database_is_not_dropped_behind_a_comment(project: Guarded) -> None:
     """DROP DATABASE refuses a transaction, and so a comparison: it does not run without one."""
     victim = f"{project.database.url.database}_victim"

@@ -219,7 +219,8 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
             change()
             for table, rowid, parent, _ in _broken_references(migration) - broken:
                 raise MigrationError(
-                    f"row {rowid} of {table} would point at no row of {parent}: nothing was changed"
+                    f"row {rowid} of {table} would point at no row of {parent}: nothing was changed. "
+                    "Foreign keys are off in a migration: delete or change such rows in the revision"
                 )
             if step.is_upgrade:
                 gates.require_passed(migration, run.revision)

@@ -30,9 +30,9 @@ from pipestate.migration.sqlite.rebuild import (
     refuse_live_references,
     refuse_unfit_rebuild,
     savepoint,
-    switch_foreign_keys_off,
     without_triggers,
 )
+from pipestate.migration.sqlite.session import switch_foreign_keys_off
 
 
 def refuse_unfit_columns(dropped: DroppedColumns, *, must_exist: bool = False) -> None:
@@ -324,7 +324,7 @@ def refuse_drop(drop: Drop) -> None:
         raise MigrationError(
             "drop_triggers is for PostgreSQL: on SQLite drop the trigger in the revision itself"
         )
-    switch_foreign_keys_off()
+    switch_foreign_keys_off(catalog.connection())
     for table in drop.tables:
         dropped_tables.refuse_unfit_table(
             table, must_exist=not drop.may_be_gone, others=[some.table for some in drop.columns]
@@ -351,7 +351,7 @@ def soft_drop(drop: Drop) -> None:
 
 def restore(drop: Drop) -> None:
     """Restore tables first: foreign keys of the columns may point at them."""
-    switch_foreign_keys_off()
+    switch_foreign_keys_off(catalog.connection())
     for part in drop.parts:
         dropped_tables.require_kept(part)
     for some in drop.columns:

@@ -18,19 +18,24 @@ from sqlalchemy import Connection
 from pipestate.database.drivers import on_sqlite
 from pipestate.migration import sql
 from pipestate.migration.losses import Loss, LossKind, RunMemory
+from pipestate.migration.sqlite.session import switch_foreign_keys_off
 from pipestate.runbook.statement import Token, tokens
 
 _SAVEPOINT = f"pipestate_step_{token_hex(4)}"  # no revision sets one of this name
 _TABLES = r"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\'"
 _COLUMNS = "SELECT name, type FROM pragma_table_xinfo(?) WHERE hidden NOT IN (2, 3)"
-_KEYS_OFF = re.compile(r"(?i)\s*PRAGMA\s+(?:\w+\.)?foreign_keys\s*(?:=|\()\s*['\"]?(off|0|false|no)\b")
+_GAP = r"(?is)(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+_DROPS = re.compile(rf"{_GAP}drop\b")
 _FOLLOWED = re.compile(
-    r"(?i)(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:alter|create|drop|delete|savepoint|rollback|(?:insert|replace)\b.*\bselect)\b",
-    re.DOTALL,
+    rf"{_GAP}(?:alter|create|drop|delete|savepoint|rollback|(?:insert|replace)\b.*\bselect)\b"
 )
-KEYS_STAY_ON = (
-    "turns foreign_keys off after its first change, where SQLite ignores it, and a rebuilt table would "
-    "delete rows of others: turn them off in env.py, or in the first statement"
+KEYS_ARE_ON = (
+    "would rebuild or drop {table} with foreign_keys on, which deletes or changes the rows of {others} that point at it: "
+    "set PRAGMA foreign_keys = OFF on the connection before its transaction begins"
+)
+_REFERRING = (  # tables whose rows a DROP of this one deletes or changes
+    "SELECT DISTINCT m.name FROM sqlite_master AS m, pragma_foreign_key_list(m.name) AS f WHERE m.type = 'table' AND "
+    "lower(f.\"table\") = ?1 AND lower(m.name) <> ?1 AND f.on_delete IN ('CASCADE', 'SET NULL', 'SET DEFAULT') ORDER BY 1"
 )
 
 
@@ -87,6 +92,7 @@ def set_savepoint(connection: Connection, memory: RunMemory) -> bool:
     memory.moves = None
     memory.began = not on_sqlite(connection, lambda driver: driver.in_transaction)
     if memory.began:
+        switch_foreign_keys_off(connection)
         _run(connection, "BEGIN IMMEDIATE")
     _run(connection, f"SAVEPOINT {_SAVEPOINT}")
     return True
@@ -111,18 +117,18 @@ def release_savepoint(connection: Connection, memory: RunMemory) -> None:
 def prepare_statement(
     connection: Connection, statement: str, before: _Catalogue, memory: RunMemory
 ) -> str | None:
-    """Follow the statement; let a first one turn foreign keys off, which has no effect in a transaction."""
-    if not _KEYS_OFF.match(statement):
-        follow(connection, statement, before, memory)
+    """Follow the statement; refuse to drop a table whose foreign keys would then act on rows of others."""
+    follow(connection, statement, before, memory)
+    return on_sqlite(connection, lambda driver: _acts_on_others(driver, statement))
+
+
+def _acts_on_others(driver: sqlite3.Connection, statement: str) -> str | None:
+    words = tokens(statement, "sqlite") if _DROPS.match(statement) else []
+    if [token.keyword for token in words[:2]] != ["DROP", "TABLE"] or not _has_keys_on(driver):
         return None
-    if not memory.began or not on_sqlite(connection, _has_keys_on):
-        return None
-    if on_sqlite(connection, _version) != before.version:
-        return KEYS_STAY_ON
-    _run(connection, "COMMIT")
-    _run(connection, "PRAGMA foreign_keys = OFF")
-    set_savepoint(connection, memory)
-    return None
+    table, _ = _name_at(words, 4 if words[2].keyword == "IF" else 2)
+    others = ", ".join(name for (name,) in driver.execute(_REFERRING, (table,)))
+    return KEYS_ARE_ON.format(table=table, others=others) if others else None
 
 
 def _of_table(
