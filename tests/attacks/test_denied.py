@@ -8,7 +8,7 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from sqlalchemy import NullPool, create_engine
+from sqlalchemy import NullPool, create_engine, inspect
 
 from attacks import destructive, destructive_sqlite, harmless
 from attacks.destructive import sql
@@ -186,6 +186,54 @@ def test_two_batch_blocks_lose_nothing(first: str, sqlite: Sqlite, tmp_path: Pat
             assert (said, project.version()) == (None, "b1"), second
             assert database.rows("SELECT id, note FROM orders") == [(1, "a"), (2, "b")]
         sqlite.drop(database)
+
+
+SHAPE = """
+from alembic import context
+from pipestate.environment import guard
+from sqlalchemy import NullPool, create_engine, text
+
+guard(context)
+engine = create_engine(context.config.get_main_option("sqlalchemy.url"), poolclass=NullPool{level})
+with engine.{open}() as connection:
+    {first}
+    context.configure(connection=connection, transaction_per_migration={each})
+    {run}
+    {last}
+"""
+RUNS = {
+    "run_migrations() alone": "context.run_migrations()",
+    "begin_transaction()": "with context.begin_transaction():\n        context.run_migrations()",
+}
+OPENS = [("connect", ""), ("begin", ""), ("connect", ", isolation_level='AUTOCOMMIT'")]
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("each", [True, False], ids=["per migration", "one transaction"])
+@pytest.mark.parametrize(("open_", "level"), OPENS, ids=["connect", "begin", "autocommit"])
+def test_what_env_py_says_has_happened(
+    open_: str, level: str, each: bool, run: str, bed: Postgres | Sqlite, tmp_path: Path
+) -> None:
+    """Applied and stamped, or a sentence: with a commit of its own or none, with a statement before or none."""
+    ends = ["pass"] if open_ == "begin" else ["pass", "connection.commit()"]
+    for number, (first, last) in enumerate(
+        (a, b) for a in ("pass", "connection.execute(text('SELECT 1'))") for b in ends
+    ):
+        database = bed.create()
+        project = started(database, tmp_path / str(number))
+        project.write("b1", "op.create_table('fresh', sa.Column('id', sa.Integer))")
+        text = SHAPE.format(open=open_, level=level, first=first, each=each, run=RUNS[run], last=last)
+        (project.root / "migrations" / "env.py").write_text(text)
+        said = said_by(project)
+        with database.engine.connect() as connection:
+            tables = set(inspect(connection).get_table_names())
+        if said is None:
+            assert (project.version(), "fresh" in tables) == ("b1", True), (first, last)
+        else:
+            assert "ended its transaction without a commit, so no revision of this run was applied" in said
+            assert (last, "fresh" in tables) == ("pass", False), (first, last)
+            assert "alembic_version" not in tables or not database.rows("SELECT * FROM alembic_version")
+        bed.drop(database)
 
 
 KEYS_ON = "PRAGMA foreign_keys = ON"
