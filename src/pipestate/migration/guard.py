@@ -12,7 +12,6 @@
 """
 
 import re
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
@@ -22,26 +21,22 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
-from alembic import context as alembic_context
 from alembic.runtime.environment import EnvironmentContext
 from alembic.runtime.migration import MigrationContext, RevisionStep
 from alembic.script import Script, ScriptDirectory
-from sqlalchemy import Connection, event
 from sqlalchemy.exc import SAWarning
 
 from pipestate.core.errors import PipestateError
-from pipestate.database.connections import engine_of as database_of
 from pipestate.database.connections import name_of
-from pipestate.database.drivers import on_sqlite
 from pipestate.database.interrupt import listen
 from pipestate.ledger.tables import SCHEMA, ledger_on
 from pipestate.migration.alembic import (
     Steps,
     environment_of,
-    has_own_transactions,
     is_configured,
     wrap_migrations,
 )
+from pipestate.migration.commit import begin_for_env_py, require_commit
 from pipestate.migration.engine import ENGINES, engine_of
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.losses import guarded_run
@@ -139,10 +134,6 @@ def _broken_references(migration: MigrationContext) -> set[tuple[Any, ...]]:
 TOO_LATE = (
     "guard(context) stands behind context.configure(...), where it guards nothing: put it at the top of "
     "env.py, at module level; nothing was done"
-)
-NOT_COMMITTED = (
-    "env.py ended its transaction without a commit, so no revision of this run was applied: write "
-    "`with context.begin_transaction():` around context.run_migrations(), and no statement on the connection before it"
 )
 ARCHIVE = "pipestate_archive"
 # Names of soft-dropped columns, of objects that remain on them, and of their marker.
@@ -374,51 +365,18 @@ def _run_under_lock(migration: MigrationContext) -> None:
             applied = run_of(migration).heads is not None
             record_run(migration, lent=lent)
         if applied:
-            _require_commit(migration)
+            require_commit(migration)
 
     def run_under_lock(**arguments: Any) -> None:
         alone = not run_of(migration).is_locked
         if alone:
-            _begin_for_env_py(migration)
+            begin_for_env_py(migration)
         with hold_migration_lock(migration):
             run(**arguments)
             assert_lock(migration)
         if alone and run_of(migration).heads is not None:
-            _require_commit(migration)
+            require_commit(migration)
 
     migration.begin_transaction = begin_under_lock  # type: ignore[method-assign]
     migration.run_migrations = run_under_lock  # type: ignore[method-assign]
     run_before_steps(migration, assert_lock)
-
-
-def _begin_for_env_py(migration: MigrationContext) -> None:
-    """Begin the transaction that env.py commits, if it calls no begin_transaction(): the lock ends with it."""
-    from pipestate.migration.patience import is_autocommit
-
-    connection = migration.connection
-    if connection is None or connection.in_transaction() or is_autocommit(connection):
-        return
-    if migration.impl.transactional_ddl and not has_own_transactions(migration):
-        connection.begin()
-
-
-def _require_commit(migration: MigrationContext) -> None:
-    """Refuse an env.py that ends its transaction, with the applied revisions, by a rollback."""
-    from pipestate.migration.patience import is_autocommit
-
-    connection = migration.connection
-    if connection is None or not connection.in_transaction() or is_autocommit(connection):
-        return
-    if database_of(migration).IS_FILE and not on_sqlite(connection, lambda driver: driver.in_transaction):
-        return
-    open_ = [True]
-
-    def refuse(connection: Connection) -> None:
-        inside = environment_of(alembic_context) is migration.environment_context
-        if open_ and inside and sys.exc_info()[0] is None:
-            open_.clear()
-            connection.connection.rollback()
-            raise MigrationError(NOT_COMMITTED)
-
-    event.listen(connection, "commit", lambda _: open_.clear())
-    event.listen(connection, "rollback", refuse)
