@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -85,21 +86,27 @@ def test_a_location_of_several_colons_within_its_own_package(tmp_path: Path) -> 
 
 @pytest.fixture
 def own_steps(pg: Database, tmp_path: Path) -> Shop:
+    return lay_out_own_steps(pg, tmp_path)
+
+
+def lay_out_own_steps(database: Database, tmp_path: Path) -> Shop:
     """The shop, whose application runs its revisions without Alembic's command line, as buildbot does."""
     root = copy_project("own_steps", tmp_path)
     for name in ("migrations/versions", "runbooks"):
         shutil.copytree(PROJECTS / "shop" / name, root / "migrations" / Path(name).name)
     contract = root / "migrations" / "versions" / "c3_no_log.py"
     contract.write_text(contract.read_text().replace('"shop/ready", ', '"shop/ready", revision=revision, '))
-    return Shop(root, pg)
+    return Shop(root, database)
+
+
+def run_own_steps(shop: Shop, target: str, *options: str) -> Done:
+    url = shop.database.url.render_as_string(hide_password=False)
+    with attacked.running("upgrade.py", url, target, *options, cwd=shop.root) as process:
+        return attacked.finish(process)
 
 
 def test_an_application_that_runs_revisions_itself(own_steps: Shop) -> None:
-    def upgrade(target: str, *options: str) -> Done:
-        url = own_steps.database.url.render_as_string(hide_password=False)
-        with attacked.running("upgrade.py", url, target, *options, cwd=own_steps.root) as process:
-            return attacked.finish(process)
-
+    upgrade = partial(run_own_steps, own_steps)
     assert upgrade("b2").returncode == 0
     own_steps.fill()
     done = upgrade("head")
@@ -113,6 +120,15 @@ def test_an_application_that_runs_revisions_itself(own_steps: Shop) -> None:
     done = upgrade("head", "--script")
     assert done.returncode == 0, done.stderr
     own_steps.assert_contracted()
+
+
+def test_an_application_that_reverts_revisions_itself(database: Database, tmp_path: Path) -> None:
+    """As zenml: no env.py and no command of Alembic says that this is a downgrade; Alembic's step does."""
+    shop = lay_out_own_steps(database, tmp_path)
+    must(run_own_steps(shop, "b2"))
+    must(run_own_steps(shop, "base", "--down"))
+    assert shop.version() is None
+    assert shop.tables() == {"alembic_version"}
 
 
 FILTERED = """

@@ -100,6 +100,73 @@ FORMS = {
         "DROP TABLE gone",
     ),
     "main": sql("DROP TABLE main.items"),
+    "a new column takes the name": sql(
+        "ALTER TABLE orders ADD COLUMN label TEXT",
+        "ALTER TABLE orders DROP COLUMN code",
+        "ALTER TABLE orders RENAME COLUMN label TO code",
+    ),
+    "a copy with other values takes the name": sql(
+        "ALTER TABLE orders ADD COLUMN label TEXT",
+        "UPDATE orders SET label = code WHERE id = 1",
+        "ALTER TABLE orders DROP COLUMN code",
+        "ALTER TABLE orders RENAME COLUMN label TO code",
+    ),
+    "one row whole, one without a column": sql(
+        "CREATE TABLE new (id INTEGER PRIMARY KEY, order_id INTEGER)",
+        "INSERT INTO new SELECT * FROM items WHERE id = 1",
+        "INSERT INTO new (id) SELECT id FROM items WHERE id = 2",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "a copy fails, and a smaller one follows": sql(
+        "CREATE TABLE new (id INTEGER PRIMARY KEY, order_id INTEGER CHECK (order_id > 5))"
+    )
+    + "\ntry:\n    op.execute('INSERT INTO new SELECT * FROM items')\nexcept Exception:\n    pass\n"
+    + sql(
+        "INSERT INTO new (id) SELECT id FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "a copy is rolled back, and a smaller one follows": sql(
+        "CREATE TABLE new (id INTEGER PRIMARY KEY, order_id INTEGER)",
+        "SAVEPOINT own",
+        "INSERT INTO new SELECT * FROM items",
+        "ROLLBACK TO own",
+        "INSERT INTO new (id) SELECT id FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "copied as a smaller type, and back": sql(
+        "CREATE TABLE new (id INTEGER PRIMARY KEY, note INTEGER)",
+        "INSERT INTO new SELECT id, CAST(note AS INTEGER) FROM orders",
+        "CREATE TABLE newer (id INTEGER PRIMARY KEY, note TEXT)",
+        "INSERT INTO newer SELECT id, note FROM new",
+        "DROP TABLE orders",
+        "ALTER TABLE newer RENAME TO orders",
+        "DROP TABLE new",
+    ),
+    "copied from a subquery": sql(
+        "CREATE TABLE new (id INTEGER PRIMARY KEY, order_id INTEGER)",
+        "INSERT INTO new SELECT id, order_id FROM (SELECT id, NULL AS order_id FROM items)",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "copied crosswise": sql(
+        "CREATE TABLE new (id INTEGER PRIMARY KEY, order_id INTEGER)",
+        "INSERT INTO new (id, order_id) SELECT order_id, NULL FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "emptied, then said to be copied": sql(
+        "CREATE TABLE new (id INTEGER PRIMARY KEY, order_id INTEGER)",
+        "INSERT INTO new (id) SELECT id FROM items",
+        "DELETE FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "dropped after a rebuild": batch("orders", "alter_column('code', nullable=False)")
+    + "\n"
+    + sql("ALTER TABLE orders DROP COLUMN note"),
 }
 HARMLESS = {
     "nothing": "pass",
@@ -160,5 +227,73 @@ HARMLESS = {
     "renamed away, created empty": sql(
         "ALTER TABLE items RENAME TO old", "CREATE TABLE items (id INTEGER, order_id INTEGER)"
     ),
+    "copied to a temporary table and back": sql(
+        "CREATE TEMPORARY TABLE kept AS SELECT id, order_id FROM items",
+        "DROP TABLE items",
+        "CREATE TABLE items (id INTEGER PRIMARY KEY, order_id INTEGER)",
+        "INSERT INTO items SELECT id, order_id FROM kept",
+        "DROP TABLE kept",
+    ),
+    "renamed away and copied back": sql(
+        "ALTER TABLE items RENAME TO old",
+        'CREATE TABLE "items" ("id" INTEGER PRIMARY KEY, "order_id" INTEGER)',
+        'INSERT INTO "items" ("id", "order_id") SELECT o."id", o."order_id" AS "x" FROM "old" AS o ORDER BY 1',
+        "DROP TABLE old",
+    ),
+    "copied by Python": sql("CREATE TABLE new (id INTEGER PRIMARY KEY, order_id INTEGER)")
+    + "\nrows = op.get_bind().exec_driver_sql('SELECT id, order_id FROM items').all()"
+    + "\nfor row in rows:\n    op.get_bind().exec_driver_sql('INSERT INTO new VALUES (?, ?)', tuple(row))\n"
+    + sql("DROP TABLE items", "ALTER TABLE new RENAME TO items"),
+    "copied by a WITH": sql(
+        "CREATE TABLE new (id INTEGER PRIMARY KEY, order_id INTEGER)",
+        "WITH rows AS (SELECT * FROM items) INSERT INTO new SELECT id, order_id FROM rows",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "column by copy, dropped in a batch": sql(
+        "ALTER TABLE orders ADD COLUMN label TEXT", "UPDATE orders SET label = code WHERE code IS NOT NULL"
+    )
+    + "\n"
+    + batch("orders", "drop_column('code')")
+    + "\n"
+    + batch("orders", "alter_column('label', new_column_name='code')", options=", recreate='always'"),
+    "an error that is caught": "try:\n    op.execute('DROP TABLE nowhere')\nexcept Exception:\n    pass",
+    "a drop that is rolled back": sql("SAVEPOINT own", "DROP TABLE items", "ROLLBACK TO own"),
+    "a batch below a savepoint": "with op.get_bind().begin_nested():\n    op.execute('SELECT 1')\n"
+    + batch("items", "add_column(sa.Column('fresh', sa.Text))", options=", recreate='always'"),
     "trigger": sql("CREATE TRIGGER t AFTER INSERT ON items BEGIN SELECT 1; END", "DROP TRIGGER t"),
 }
+
+# Operations of a batch block on the column {c} of orders. The second block of a pair names it as the first has left it.
+LOSING = {
+    "drop": "drop_column('{c}')",
+    "drop and add": "drop_column('{c}')\n    batch.add_column(sa.Column('{c}', sa.String(20)))",
+    "to integer": "alter_column('{c}', type_=sa.Integer)",
+    "to a date": "alter_column('{c}', type_=sa.Date)",
+}
+KEEPING = {
+    "nothing": "f('x')",
+    "add": "add_column(sa.Column('{new}', sa.Text))",
+    "add with a default": "add_column(sa.Column('{new}', sa.Integer, nullable=False, server_default='0'))",
+    "rename": "alter_column('{c}', new_column_name='{new}')",
+    "wider": "alter_column('{c}', type_=sa.String(99))",
+    "to text": "alter_column('{c}', type_=sa.Text)",
+    "not null": "alter_column('{c}', nullable=False)",
+    "default": "alter_column('{c}', server_default='x')",
+    "index": "create_index('ix_{new}', ['{c}'])",
+    "unique": "create_unique_constraint('uq_{new}', ['{c}'])",
+    "check": "create_check_constraint('ck_{new}', sa.text('id > 0'))",
+    "foreign key": "create_foreign_key('fk_{new}', 'items', ['id'], ['id'])",
+    "primary key": "create_primary_key('pk_{new}', ['id'])",
+}
+
+
+def pair(first: str, second: str) -> str:
+    """Write two batch blocks: the second works on the same column, or on `note` once the first has dropped that."""
+    every = LOSING | KEEPING
+    one = every[first].format(c="code", new="one")
+    left = {"drop": "note", "rename": "one"}.get(first, "code")
+    if first == second == "drop":
+        left = "note"
+    two = every[second].format(c=left, new="two")
+    return "\n".join(batch("orders", each, options=", recreate='always'") for each in (one, two))

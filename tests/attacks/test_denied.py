@@ -8,7 +8,7 @@ from itertools import cycle
 from pathlib import Path
 
 import pytest
-from sqlalchemy import NullPool, create_engine
+from sqlalchemy import NullPool, create_engine, inspect
 
 from attacks import destructive, destructive_sqlite, harmless
 from attacks.destructive import sql
@@ -167,6 +167,159 @@ def test_what_loses_nothing_is_not_refused_in_a_file(form: str, sqlite: Sqlite, 
         project.use(environment, driver)
         assert (said_by(project), project.version()) == (None, "b1"), environment
         sqlite.drop(database)
+
+
+@pytest.mark.parametrize("first", [*destructive_sqlite.LOSING, *destructive_sqlite.KEEPING])
+def test_two_batch_blocks_lose_nothing(first: str, sqlite: Sqlite, tmp_path: Path) -> None:
+    """Every pair of two operations, in both orders: a full copy of the first block does not vouch for the second."""
+    for number, second in enumerate([*destructive_sqlite.LOSING, *destructive_sqlite.KEEPING]):
+        database = sqlite.create()
+        database.run(*destructive_sqlite.SETUP)
+        before = destructive_sqlite.everything(database)
+        project = started(database, tmp_path / str(number))
+        project.write("b1", destructive_sqlite.pair(first, second))
+        said = said_by(project)
+        if {first, second} & destructive_sqlite.LOSING.keys():
+            assert " loses " in str(said) or "sqlite3." in str(said), (second, said)
+            assert (destructive_sqlite.everything(database), project.version()) == (before, "a0"), second
+        else:
+            assert (said, project.version()) == (None, "b1"), second
+            assert database.rows("SELECT id, note FROM orders") == [(1, "a"), (2, "b")]
+        sqlite.drop(database)
+
+
+SHAPE = """
+from alembic import context
+from pipestate.environment import guard
+from sqlalchemy import NullPool, create_engine, text
+
+guard(context)
+engine = create_engine(context.config.get_main_option("sqlalchemy.url"), poolclass=NullPool{level})
+with engine.{open}() as connection:
+    {first}
+    context.configure(connection=connection, transaction_per_migration={each})
+    {run}
+    {last}
+"""
+RUNS = {
+    "run_migrations() alone": "context.run_migrations()",
+    "begin_transaction()": "with context.begin_transaction():\n        context.run_migrations()",
+}
+OPENS = [("connect", ""), ("begin", ""), ("connect", ", isolation_level='AUTOCOMMIT'")]
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("each", [True, False], ids=["per migration", "one transaction"])
+@pytest.mark.parametrize(("open_", "level"), OPENS, ids=["connect", "begin", "autocommit"])
+def test_what_env_py_says_has_happened(
+    open_: str, level: str, each: bool, run: str, bed: Postgres | Sqlite, tmp_path: Path
+) -> None:
+    """Applied and stamped, or a sentence: with a commit of its own or none, with a statement before or none."""
+    ends = ["pass"] if open_ == "begin" else ["pass", "connection.commit()"]
+    for number, (first, last) in enumerate(
+        (a, b) for a in ("pass", "connection.execute(text('SELECT 1'))") for b in ends
+    ):
+        database = bed.create()
+        project = started(database, tmp_path / str(number))
+        project.write("b1", "op.create_table('fresh', sa.Column('id', sa.Integer))")
+        text = SHAPE.format(open=open_, level=level, first=first, each=each, run=RUNS[run], last=last)
+        (project.root / "migrations" / "env.py").write_text(text)
+        said = said_by(project)
+        with database.engine.connect() as connection:
+            tables = set(inspect(connection).get_table_names())
+        if said is None:
+            assert (project.version(), "fresh" in tables) == ("b1", True), (first, last)
+        else:
+            assert "ended its transaction without a commit, so no revision of this run was applied" in said
+            assert (last, "fresh" in tables) == ("pass", False), (first, last)
+            assert "alembic_version" not in tables or not database.rows("SELECT * FROM alembic_version")
+        bed.drop(database)
+
+
+KEYS_ON = "PRAGMA foreign_keys = ON"
+KEYS_ENV = """
+from alembic import context
+from pipestate.environment import guard
+from sqlalchemy import NullPool, create_engine, event
+
+guard(context)
+engine = create_engine(context.config.get_main_option("sqlalchemy.url"), poolclass=NullPool)
+{first}
+with engine.connect() as connection:
+    {before}
+    context.configure(connection=connection, transaction_per_migration={each})
+    {between}
+    with context.begin_transaction():
+        {inside}
+        context.run_migrations()
+    {after}
+    assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+"""
+RUN = f"connection.exec_driver_sql('{KEYS_ON}')"
+LISTEN = "event.listen(engine, 'connect', lambda driver, _: driver.execute('PRAGMA foreign_keys = ON'))"
+BEGIN = (
+    "event.listen(engine, 'connect', lambda driver, _: setattr(driver, 'isolation_level', None))\n"
+    f"event.listen(engine, 'begin', lambda begun: (begun.exec_driver_sql('{KEYS_ON}'), begun.exec_driver_sql('BEGIN')))"
+)
+SETTERS = {
+    "a connect event": {"first": LISTEN},
+    "env.py": {"before": RUN, "after": "connection.commit()"},
+    "env.py, and commits": {"before": f"{RUN}; connection.commit()"},
+    "env.py after configure": {"between": RUN},
+    "env.py in the transaction": {"inside": RUN},
+    "a begin event, which also begins": {"first": BEGIN},
+    "the revision": {"after": RUN},
+}
+ACTIONS = ["ON DELETE CASCADE", "ON DELETE SET NULL", "ON DELETE SET DEFAULT", ""]
+
+
+@pytest.mark.parametrize("each", [True, False], ids=["per migration", "one transaction"])
+@pytest.mark.parametrize("setter", SETTERS)
+def test_a_rebuilt_parent_leaves_its_children_alone(
+    setter: str, each: bool, sqlite: Sqlite, tmp_path: Path
+) -> None:
+    for number, action in enumerate(ACTIONS):
+        database = sqlite.create()
+        database.run(
+            "CREATE TABLE alembic_version (version_num varchar(32) PRIMARY KEY)",
+            "INSERT INTO alembic_version VALUES ('a0')",
+            f"CREATE TABLE orders (id INTEGER PRIMARY KEY, code TEXT, of INTEGER REFERENCES orders {action})",
+            f"CREATE TABLE items (id INTEGER PRIMARY KEY, order_id INTEGER REFERENCES ORDERS {action})",
+            "INSERT INTO orders VALUES (1, 'a', NULL), (2, 'b', 1)",
+            "INSERT INTO items VALUES (1, 1), (2, NULL), (3, 2)",
+        )
+        before = [database.rows(f"SELECT * FROM {table}") for table in ("orders", "items")]
+        project = started(database, tmp_path / str(number))
+        parts = dict.fromkeys(("first", "before", "between", "inside", "after"), "pass") | SETTERS[setter]
+        (project.root / "migrations" / "env.py").write_text(KEYS_ENV.format(each=each, **parts))
+        top = sql(KEYS_ON) + "\n" if setter == "the revision" else ""
+        for revision in ("b1", "b2"):
+            options = ", recreate='always'"
+            body = destructive_sqlite.batch("orders", "alter_column('code', nullable=False)", options=options)
+            project.write(revision, top + body)
+        said = said_by(project)
+        assert [database.rows(f"SELECT * FROM {table}") for table in ("orders", "items")] == before, said
+        if "also begins" in setter and action:
+            assert "set PRAGMA foreign_keys = OFF on the connection before" in str(said)
+            assert project.version() == "a0"
+        elif "also begins" not in setter:
+            assert (said, project.version()) == (None, "b2")
+        sqlite.drop(database)
+
+
+def test_rows_without_their_parent_are_refused(sqlite: Sqlite, tmp_path: Path) -> None:
+    database = sqlite.create()
+    database.run(*destructive_sqlite.SETUP)
+    before = destructive_sqlite.everything(database)
+    project = started(database, tmp_path)
+    parts = dict.fromkeys(("first", "before", "between", "inside", "after"), "pass")
+    (project.root / "migrations" / "env.py").write_text(
+        KEYS_ENV.format(each=True, **parts | {"first": LISTEN})
+    )
+    project.write("b1", sql("DELETE FROM orders WHERE id = 1"))
+    assert "row 1 of items would point at no row of orders" in str(said_by(project))
+    assert (destructive_sqlite.everything(database), project.version()) == (before, "a0")
+    sqlite.drop(database)
 
 
 def test_a_database_is_not_dropped_behind_a_comment(project: Guarded) -> None:

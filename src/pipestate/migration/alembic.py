@@ -3,16 +3,17 @@
 A test names each one that a new Alembic has changed.
 """
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from alembic import command, op
+from alembic import op
 from alembic.config import Config
 from alembic.runtime.environment import EnvironmentContext
-from alembic.runtime.migration import HeadMaintainer, MigrationContext
+from alembic.runtime.migration import HeadMaintainer, MigrationContext, RevisionStep
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Table
@@ -93,17 +94,18 @@ def known_plugins(plugins: Sequence[str]) -> dict[str, list[str]]:
 
 
 def is_upgrade() -> bool | None:
-    """Return the direction of the revision: from the environment's step, else from Alembic's own command.
+    """Return the direction of the revision: that of the guard's step, else of the step that Alembic is running.
 
-    Return None if the direction is unknown: a function of the application chose the steps, unseen by `guard`.
+    Outside the guard, under an application's own steps, only Alembic's frame knows it. Return None without one.
     """
-    context = op.get_context()
-    if (known := run_of(context).is_upgrade) is not None:
-        return known
-    chosen_by = context._migrations_fn
-    if getattr(chosen_by, "__module__", None) != command.__name__:
-        return None
-    return {"upgrade": True, "downgrade": False}.get(getattr(chosen_by, "__name__", ""))
+    known = run_of(op.get_context()).is_upgrade
+    frame = inspect.currentframe() if known is None else None
+    while frame is not None:
+        if frame.f_code is MigrationContext.run_migrations.__code__:
+            step = frame.f_locals.get("step")
+            return step.is_upgrade if isinstance(step, RevisionStep) else None
+        frame = frame.f_back
+    return known
 
 
 # Transactions: whether a helper may commit in the middle of its work, and whether one has.

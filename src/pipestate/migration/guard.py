@@ -38,6 +38,7 @@ from pipestate.migration.alembic import (
     is_configured,
     wrap_migrations,
 )
+from pipestate.migration.commit import begin_for_env_py, require_commit
 from pipestate.migration.engine import ENGINES, engine_of
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.losses import guarded_run
@@ -228,7 +229,8 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
             change()
             for table, rowid, parent, _ in _broken_references(migration) - broken:
                 raise MigrationError(
-                    f"row {rowid} of {table} would point at no row of {parent}, {describe_undo(run)}"
+                    f"row {rowid} of {table} would point at no row of {parent}, {describe_undo(run)}. "
+                    "Foreign keys are off in a migration: delete or change such rows in the revision"
                 )
             if step.is_upgrade:
                 gates.require_passed(migration, run.revision)
@@ -373,12 +375,20 @@ def _run_under_lock(migration: MigrationContext) -> None:
         with hold_migration_lock(migration):
             with begin(False) as transaction:
                 yield transaction
+            applied = run_of(migration).heads is not None
             record_run(migration, lent=lent)
+        if applied:
+            require_commit(migration)
 
     def run_under_lock(**arguments: Any) -> None:
+        alone = not run_of(migration).is_locked
+        if alone:
+            begin_for_env_py(migration)
         with hold_migration_lock(migration):
             run(**arguments)
             assert_lock(migration)
+        if alone and run_of(migration).heads is not None:
+            require_commit(migration)
 
     migration.begin_transaction = begin_under_lock  # type: ignore[method-assign]
     migration.run_migrations = run_under_lock  # type: ignore[method-assign]

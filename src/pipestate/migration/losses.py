@@ -69,6 +69,7 @@ class RunMemory:
     held: set[object] = field(default_factory=set)
     copies: dict[int, tuple[int, set[int] | None]] = field(default_factory=dict)
     began: bool = False  # the guard itself has begun the transaction of this step
+    moves: Any = None  # SQLite: the columns that the statements of this step have moved
 
 
 FRESH_S = 5.0  # a catalogue that was read as a whole longer ago is read again before the next step

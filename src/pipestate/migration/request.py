@@ -235,10 +235,6 @@ NO_GATE = (
     "{what} destroys something, and no gate was asked for it: call it inside `with gate(...)`, "
     "or make the revision a Contract"
 )
-NO_DIRECTION = (
-    "; a downgrade needs none, but it is not Alembic's own command that runs this one: `guard(context)` in "
-    "env.py tells which way a revision goes"
-)
 NOT_LOCKED = (
     "{what} destroys something of {table}, which the gate of this revision has not locked, so its rows were "
     "not looked at: name it in gate(..., lock=[...])"
@@ -277,20 +273,15 @@ def inside(revision: str, locked: Sequence[str]) -> Iterator[None]:
 
 def require_gate(what: str, *tables: str) -> None:
     """Refuse an upgrade that drops something before its gate is passed; a downgrade needs no gate."""
-    upward = is_upgrade()
-    if upward is not False:
-        require_mark(what, *tables, more=NO_DIRECTION if upward is None else "")
+    if is_upgrade() is not False:
+        require_mark(what, *tables)
 
 
-def require_mark(what: str, *tables: str, more: str = "") -> None:
-    """Refuse `what` unless its gate has been passed in this transaction, online and in scripts.
-
-    `more` ends the message.
-    """
+def require_mark(what: str, *tables: str) -> None:
+    """Refuse `what` unless its gate has been passed in this transaction, online and in scripts."""
     revision, locked = current_run().gate_body or (None, ())
-    message = NO_GATE.format(what=what) + more
     if revision is None:
-        raise MigrationError(message)
+        raise MigrationError(NO_GATE.format(what=what))
     if _is_setting():
         relations = ", ".join(sql.regclass(table) for table in tables)
         sql.emit(

@@ -1,4 +1,4 @@
-"""An application that runs its revisions without Alembic's command line and without an env.py, as buildbot does."""
+"""An application that runs its revisions without Alembic's command line and without an env.py, as buildbot and zenml do."""
 
 import sys
 
@@ -13,6 +13,8 @@ scripts = ScriptDirectory.from_config(Config("alembic.ini"))
 
 
 def steps(revision, context):
+    if "--down" in options:
+        return scripts._downgrade_revs(target, revision[0])
     return scripts._upgrade_revs(target, revision)
 
 

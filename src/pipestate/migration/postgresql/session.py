@@ -19,6 +19,7 @@ from pipestate.migration import sql
 from pipestate.migration.alembic import version_table
 from pipestate.migration.engine import LOCK_PATIENCE_S, LOCK_TIMEOUT_MS
 from pipestate.migration.failure import MigrationError, translate_errors
+from pipestate.migration.patience import is_autocommit
 from pipestate.migration.postgresql import calls
 from pipestate.migration.run import run_of
 
@@ -302,7 +303,7 @@ def open_session(connection: Connection, *, locked: bool) -> Iterator[None]:
 @contextmanager
 def hold_lock(connection: Connection) -> Iterator[None]:
     """Hold the migration lock: of the transaction, if other code began one; else of the session."""
-    inside = connection.in_transaction()
+    inside = connection.in_transaction() and not is_autocommit(connection)
     with one_migration_at_a_time(connection, of_transaction=inside):
         if not inside:
             connection.rollback()  # Alembic begins its own

@@ -40,9 +40,9 @@ from pipestate.migration.sqlite.rebuild import (
     refuse_live_references,
     refuse_unfit_rebuild,
     savepoint,
-    switch_foreign_keys_off,
     without_triggers,
 )
+from pipestate.migration.sqlite.session import switch_foreign_keys_off
 
 
 def refuse_unfit_columns(dropped: DroppedColumns, *, must_exist: bool = False) -> None:
@@ -304,7 +304,7 @@ def refuse_drop(drop: Drop) -> None:
     """Refuse, before the first change, objects that could not be restored."""
     if drop.triggers:
         raise MigrationError(NO_TRIGGERS)
-    switch_foreign_keys_off()
+    switch_foreign_keys_off(catalog.connection())
     for table in drop.tables:
         dropped_tables.refuse_unfit_table(
             table, must_exist=not drop.may_be_gone, others=[some.table for some in drop.columns]
@@ -331,7 +331,7 @@ def soft_drop(drop: Drop) -> None:
 
 def restore(drop: Drop) -> None:
     """Restore tables first: foreign keys of the columns may point at them."""
-    switch_foreign_keys_off()
+    switch_foreign_keys_off(catalog.connection())
     for part in drop.parts:
         dropped_tables.require_kept(part)
     for some in drop.columns:

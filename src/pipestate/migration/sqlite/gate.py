@@ -19,7 +19,7 @@ from pipestate.migration.gate import evaluate_in_python
 from pipestate.migration.losses import Loss, RunMemory
 from pipestate.migration.request import NOT_ENFORCED, OTHER_CASE, GateRequest, Tables
 from pipestate.migration.sqlite import catalog
-from pipestate.migration.sqlite.losses import compare, read_catalogue
+from pipestate.migration.sqlite.losses import compare, follow, read_catalogue
 from pipestate.verify.report import Gate, Report
 
 ABSENT = (
@@ -76,8 +76,8 @@ def finish_gate(request: GateRequest, report: Report | None, reason: str | None,
 
 
 def watch_others(connection: Connection, lock: Sequence[str], revision: str) -> Callable[[], None]:
-    """Read the tables, and listen to statements that rename or copy; return the function that compares."""
-    before, memory, statements = read_catalogue(connection), RunMemory(), list[str]()
+    """Read the tables, and follow the statements; return the function that compares."""
+    before, memory = read_catalogue(connection), RunMemory()
     known = {name.rpartition(".")[2].lower() for name in lock}
 
     def is_known(loss: Loss) -> bool:
@@ -86,10 +86,10 @@ def watch_others(connection: Connection, lock: Sequence[str], revision: str) -> 
         return name.startswith(("pipestate_", *(f"{table}." for table in known))) or name in known
 
     def hear(_: Any, __: Any, statement: str, *___: Any) -> None:
-        statements.append(statement)
+        follow(connection, statement, before, memory)
 
     def require() -> None:
-        _, losses = compare(connection, before, memory, statements)
+        _, losses = compare(connection, before, memory, ())
         lost = sorted({loss.table for loss in losses if not is_known(loss)})
         if lost:
             raise MigrationError(NOT_LOCKED.format(revision=revision, tables=", ".join(lost)))

@@ -2,13 +2,11 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import contextmanager
 
 import sqlalchemy as sa
 from alembic import op
 from alembic.operations import BatchOperations
-from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.database.drivers import message
@@ -147,30 +145,6 @@ def _count_on(table: str, counted: int | None) -> None:
     if counted is not None:
         sql.emit(f"DELETE FROM sqlite_sequence WHERE name = {sql.literal(table)}")
         sql.emit(f"INSERT INTO sqlite_sequence (name, seq) VALUES ({sql.literal(table)}, {counted})")
-
-
-def switch_foreign_keys_off() -> None:
-    """Switch foreign_keys off until the next transaction; inside a transaction the pragma does nothing.
-
-    With it on, the rebuild of a table deletes the rows that point at it, or sets their keys to NULL. The guard, which
-    has begun a transaction for the step, ends it for a pragma before the first change.
-    """
-    connection = catalog.connection()
-    if not catalog.scalar("PRAGMA foreign_keys"):
-        return
-    with suppress(MigrationError):  # after a change: a rebuild is refused where it would harm other rows
-        connection.exec_driver_sql("PRAGMA foreign_keys = OFF")
-    if catalog.scalar("PRAGMA foreign_keys"):
-        return
-    switched: list[Any] = [connection.connection.dbapi_connection]
-
-    def switch_on(driver: Any) -> None:
-        if driver is not None and driver in switched:
-            switched.clear()
-            driver.cursor().execute("PRAGMA foreign_keys = ON")
-
-    event.listen(connection, "begin", lambda begun: switch_on(begun.connection.dbapi_connection))
-    event.listen(connection.engine.pool, "checkin", lambda driver, _record: switch_on(driver))
 
 
 def refuse_live_references(table: str) -> None:

@@ -37,9 +37,50 @@ def open_session(connection: Connection, *, locked: bool) -> Iterator[None]:
 
 @contextmanager
 def hold_lock(connection: Connection) -> Iterator[None]:
-    """Hold nothing: the file has one writer anyway."""
-    del connection
-    yield
+    """Switch foreign_keys off around the transactions of a run: the file has one writer anyway."""
+    was_on = on_sqlite(connection, _switch_off)
+    try:
+        yield
+    finally:
+        if was_on and not connection.closed and not connection.invalidated:
+            if on_sqlite(connection, lambda driver: driver.in_transaction):
+                _switch_on_later(connection)  # env.py itself commits
+            else:
+                on_sqlite(connection, _switch_on)
+
+
+def switch_foreign_keys_off(connection: Connection) -> None:
+    """Switch foreign_keys off until the next transaction; inside a transaction the pragma does nothing.
+
+    With it on, the rebuild of a table deletes the rows that point at it, or sets their keys to NULL.
+    """
+    if on_sqlite(connection, _switch_off):
+        _switch_on_later(connection)
+
+
+def _switch_off(driver: sqlite3.Connection) -> bool:
+    """Switch foreign_keys off, and return whether they were on and could be."""
+    was_on = not driver.in_transaction and bool(driver.execute("PRAGMA foreign_keys").fetchone()[0])
+    if was_on:
+        driver.execute("PRAGMA foreign_keys = OFF")
+    return was_on
+
+
+def _switch_on(driver: sqlite3.Connection) -> None:
+    driver.execute("PRAGMA foreign_keys = ON")
+
+
+def _switch_on_later(connection: Connection) -> None:
+    """Switch foreign_keys on when the next transaction begins, or the connection returns to its pool."""
+    switched: list[Any] = [connection.connection.dbapi_connection]
+
+    def switch_on(driver: Any) -> None:
+        if driver is not None and driver in switched:
+            switched.clear()
+            driver.cursor().execute("PRAGMA foreign_keys = ON")
+
+    event.listen(connection, "begin", lambda begun: switch_on(begun.connection.dbapi_connection))
+    event.listen(connection.engine.pool, "checkin", lambda driver, _record: switch_on(driver))
 
 
 def assert_lock(connection: Connection) -> None:
