@@ -166,9 +166,57 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   found bigint;
 BEGIN
-  EXECUTE format('SELECT count(*) FROM (SELECT FROM %I.%I t WHERE %s LIMIT %s) c', schema, name, condition, most)
+  EXECUTE format('SELECT count(*) FROM (SELECT FROM %I.%I t WHERE %s LIMIT %L) c', schema, name, condition, most)
     INTO found;
   RETURN found;
+END $$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_written_tables() RETURNS TABLE (oid bigint, has_deleted boolean, root text)
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT c.oid::bigint, pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_catalog.current_setting('track_counts') = 'off',
+         (SELECT pg_catalog.format('%I.%I', s.nspname, r.relname) FROM pg_catalog.pg_class r
+            JOIN pg_catalog.pg_namespace s ON s.oid = r.relnamespace WHERE r.oid = coalesce(pg_catalog.pg_partition_root(c.oid), c.oid))
+    FROM (SELECT DISTINCT relation FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() AND locktype = 'relation'
+             AND mode = 'RowExclusiveLock' AND relation >= 16384) l
+    JOIN pg_catalog.pg_class c ON c.oid = l.relation AND c.relkind = 'r' AND c.relpersistence <> 't'
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname NOT IN ('pipestate', 'pipestate_archive')
+   WHERE (pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_catalog.pg_stat_get_xact_tuples_inserted(c.oid) > 0
+          OR pg_catalog.current_setting('track_counts') = 'off')
+     AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+                    AND a.attname <> 'version_num')
+$$;
+
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_emptied() RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  written record;
+  has_rows boolean;
+  found bigint[] := '{}';
+BEGIN
+  FOR written IN SELECT * FROM pg_temp.pipestate_written_tables() w WHERE w.has_deleted LOOP
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s)', written.root) INTO has_rows;
+    IF NOT has_rows THEN
+      found := found || written.oid;
+    END IF;
+  END LOOP;
+  RETURN found;
+END $$;
+
+CREATE OR REPLACE PROCEDURE pg_temp.pipestate_note_copies(names text[], creates boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  created bigint[] := ARRAY(SELECT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
+    AND l.mode = 'AccessExclusiveLock' AND NOT EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = l.relation::bigint));
+  old record;
+BEGIN
+  IF created = '{}' AND NOT creates THEN RETURN; END IF;
+  FOR old IN SELECT c.oid::bigint AS oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_temp.pipestate_before b ON b.oid = c.oid::bigint AND b.kind IN ('r', 'p') WHERE c.relname = ANY (names) LOOP
+    DELETE FROM pg_temp.pipestate_memory m WHERE m.what = concat('copy of ', old.oid);
+    INSERT INTO pg_temp.pipestate_memory
+    SELECT concat('copy of ', old.oid), u.oid, 0, pg_temp.pipestate_count_rows(old.nspname, old.relname, 'true', NULL)
+      FROM unnest(CASE WHEN creates THEN '{0}' ELSE created END) AS u (oid);
+  END LOOP;
 END $$;
 
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_fire_deferred(path text) RETURNS void
@@ -202,6 +250,8 @@ DECLARE
   col record;
   there record;
   heir boolean;
+  had bigint;
+  copied bigint;
   known text;
   by_hand boolean := statements ~* '\musing\M';
   old_domains jsonb := (SELECT jsonb_object_agg(b.oid, jsonb_build_array(b.parent, b.filenode))
@@ -227,18 +277,24 @@ BEGIN
       CONTINUE WHEN old.kind = 'c' OR EXISTS (SELECT FROM pg_temp.pipestate_after a WHERE a.kind = 'x' AND a.oid = old.extension);
       SELECT a.* INTO new FROM pg_temp.pipestate_after a WHERE a.kind IN ('r', 'p') AND a.schema = old.schema AND a.name = old.name
          AND NOT EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = a.oid);
+      IF new IS NOT NULL THEN
+        INSERT INTO pg_temp.pipestate_memory VALUES ('held', new.oid, 0), ('heir', new.oid, 0);
+      END IF;
+      CONTINUE WHEN EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = old.parent)
+        AND NOT EXISTS (SELECT FROM pg_temp.pipestate_after a WHERE a.oid = old.parent);  -- its parent says it
       IF new IS NULL THEN
-        CONTINUE WHEN EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = old.parent)
-          AND NOT EXISTS (SELECT FROM pg_temp.pipestate_after a WHERE a.oid = old.parent);  -- its parent says it
         kind := 'table'; name := known; RETURN NEXT;
         CONTINUE;
       END IF;
-      INSERT INTO pg_temp.pipestate_memory VALUES ('held', new.oid, 0), ('heir', new.oid, 0);
-      IF pg_temp.pipestate_count_rows(new.schema, new.name, 'true', 1) = 0 THEN
-        kind := 'rows'; name := known; RETURN NEXT;
+      -- A copy was filled while the old table was there, and has at least half of its rows.
+      had := (SELECT nullif(max(m.rows), 0) FROM pg_temp.pipestate_memory m
+               WHERE m.what = concat('copy of ', old.oid) AND m.oid IN (0, new.oid));
+      copied := pg_temp.pipestate_count_rows(new.schema, new.name, 'true', coalesce(had, 1));
+      IF had IS NULL OR copied < had / 2.0 THEN
+        kind := 'rows'; name := known; rows := coalesce(had, rows); RETURN NEXT;
         CONTINUE;
-      ELSIF rows > pg_temp.pipestate_count_rows(new.schema, new.name, 'true', rows) THEN
-        RAISE WARNING 'the new table % has fewer rows than the old one had, about %', known, rows;
+      ELSIF copied < had THEN
+        RAISE WARNING 'the new table % has % rows, and the old one had %', known, copied, had;
       END IF;
     END IF;
     FOR col IN SELECT c.* FROM pg_temp.pipestate_listed_columns(old.columns) c
@@ -248,7 +304,11 @@ BEGIN
       IF there IS NULL AND NOT heir THEN
         SELECT c.* INTO there FROM pg_temp.pipestate_listed_columns(new.columns) c WHERE c.name = col.name AND NOT c.filled;
         IF there IS NOT NULL AND old.kind <> 'c'
-           AND pg_temp.pipestate_count_rows(new.schema, new.name, format('t.%I IS NOT NULL', col.name), 1) = 1 THEN
+           AND pg_temp.pipestate_count_rows(new.schema, new.name, concat(format('t.%I IS NOT NULL', col.name),
+             CASE WHEN NOT EXISTS (SELECT FROM pg_temp.pipestate_listed_columns(old.columns) c WHERE c.number = there.number) THEN format(
+               -- cmin is the number of the command, within this transaction, that wrote a row: before the drop
+               ' AND t.xmax = 0 AND t.cmin::text::bigint < %s', (SELECT a.cmin::text::bigint FROM pg_attribute a
+                 WHERE a.attrelid = old.oid::oid AND a.attnum = col.number)) END), 1) = 1 THEN
           INSERT INTO pg_temp.pipestate_memory VALUES ('heir', new.oid, there.number);
         ELSE
           there := NULL;
@@ -279,6 +339,20 @@ BEGIN
       kind := 'rows'; name := known; RETURN NEXT;
     END IF;
   END LOOP;
+  detail := NULL;
+  FOR old IN WITH RECURSIVE family (oid, parent) AS (
+        SELECT b.oid, b.parent FROM pg_temp.pipestate_before b JOIN pg_temp.pipestate_after a ON (a.oid, a.filenode) = (b.oid, b.filenode)
+         WHERE b.oid = ANY (pg_temp.pipestate_emptied()) AND pg_temp.pipestate_held_before(b.oid)
+           AND NOT EXISTS (SELECT FROM pg_temp.pipestate_memory m WHERE m.oid = b.oid
+                             AND (m.what = 'emptied' OR m.what = 'created' AND m.number = 0))
+        UNION SELECT b.oid, b.parent FROM pg_temp.pipestate_before b JOIN family f ON b.oid = f.parent AND b.kind = 'p')
+      SELECT b.* FROM pg_temp.pipestate_before b JOIN family f ON f.oid = b.oid
+       WHERE NOT EXISTS (SELECT FROM family g WHERE g.oid = b.parent) LOOP
+    kind := 'rows';
+    name := CASE old.schema WHEN 'public' THEN '' ELSE old.schema || '.' END || old.name;
+    rows := (SELECT nullif(sum(l.rows) FILTER (WHERE l.rows > 0), 0)::bigint FROM pg_temp.pipestate_leaves_before(old.oid) l);
+    RETURN NEXT;
+  END LOOP;
   INSERT INTO pg_temp.pipestate_memory
   SELECT 'created', a.oid, 0 FROM pg_temp.pipestate_after a WHERE NOT EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = a.oid)
   UNION ALL
@@ -295,10 +369,12 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF to_regclass('pg_temp.pipestate_before') IS NULL THEN
     CREATE TEMP TABLE pipestate_before AS SELECT * FROM pg_temp.pipestate_catalogue() LIMIT 0;
-    CREATE TEMP TABLE pipestate_memory (what text, oid bigint, number integer);  -- tables and columns: 'created', 'held'
+    CREATE TEMP TABLE pipestate_memory (what text, oid bigint, number integer, rows bigint);  -- tables and columns: 'created', 'held'
   END IF;
   DELETE FROM pg_temp.pipestate_before;
   INSERT INTO pg_temp.pipestate_before SELECT * FROM pg_temp.pipestate_catalogue();
+  DELETE FROM pg_temp.pipestate_memory m WHERE m.what = 'emptied';
+  INSERT INTO pg_temp.pipestate_memory SELECT 'emptied', u.oid, 0 FROM unnest(pg_temp.pipestate_emptied()) AS u (oid);
   PERFORM set_config('pipestate.begun', revision, true),
     pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server leaves the judgement to end_revision
 END $$;
@@ -846,7 +922,7 @@ BEGIN
               AND t.oid = d.refobjid AND t.typname = 'soft_drop' AND t.typnamespace = p.pronamespace)),
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) AS facts
         FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate')) AS o)
-      IS DISTINCT FROM 'a007efd97cc665e0bff52bfc88da66476f13cca6e3e4cde125efda6238d4f283' THEN
+      IS DISTINCT FROM 'abea0d664cb32356586c06e9cb69dd87ff893df2d984ad6bafb622d4a0765e58' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   CREATE OR REPLACE VIEW pipestate.observed AS

@@ -443,7 +443,7 @@ BEGIN
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
-               WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'fire_deferred', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kept_in', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'numbers_of', 'others', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_mark', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_valid', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since')
+               WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'emptied', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'fire_deferred', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kept_in', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'note_copies', 'numbers_of', 'others', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_mark', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_valid', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since', 'written_tables')
                  AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.refobjid = p.oid
                                  AND d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass) LOOP
     EXECUTE todo;
@@ -1264,13 +1264,14 @@ DECLARE
   ours CONSTANT text[] := '{pipestate,pipestate_archive}';
   made bigint[] := ARRAY(SELECT a.attrelid::bigint FROM pg_locks l JOIN pg_attribute a ON a.attrelid = l.relation AND a.attname = 'ctid'
                           WHERE l.pid = pg_backend_pid() AND l.mode = 'AccessExclusiveLock' AND pipestate.is_of_this_transaction(a.xmin));
+  emptied bigint[] := pipestate.emptied();  -- by what came before
 BEGIN
   RETURN (
     WITH own AS MATERIALIZED (SELECT * FROM pipestate.catalogue(schemas))
     SELECT coalesce(jsonb_object_agg(t.oid, t.entry), '{}') FROM (
       SELECT c.oid, jsonb_build_object('name', concat(nullif(concat(nullif(c.schema, 'public'), '.'), '.'), c.name),
                'filenode', c.filenode, 'columns', c.columns)
-        FROM own c WHERE c.kind = 'r' AND c.bytes <> 0 AND c.schema <> ALL (ours)
+        FROM own c WHERE c.kind = 'r' AND c.bytes <> 0 AND c.schema <> ALL (ours) AND c.oid <> ALL (emptied)
       UNION ALL
       SELECT c.oid::bigint, jsonb_build_object('name', concat(n.nspname, '.', c.relname))
         FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -1283,16 +1284,19 @@ CREATE OR REPLACE PROCEDURE pipestate.require_others(
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   before jsonb := coalesce(nullif(current_setting('pipestate.others', true), ''), '{}');
+  emptied bigint[];
   touched bigint[];
   lost text;
 BEGIN
   PERFORM pipestate.fire_deferred(path);
-  touched := ARRAY(SELECT DISTINCT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid()
-    AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND before ? l.relation::text);
+  emptied := pipestate.emptied();
+  touched := ARRAY(SELECT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid()
+    AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND before ? l.relation::text
+    UNION SELECT e FROM unnest(emptied) AS e WHERE before ? e::text);
   IF touched = '{}' THEN RETURN; END IF;
   SELECT string_agg(before -> t.number::text ->> 'name', ', ' ORDER BY before -> t.number::text ->> 'name') INTO lost
     FROM unnest(touched) AS t (number) LEFT JOIN pg_class c ON c.oid = t.number::oid
-   WHERE c.oid IS NULL OR NOT before -> t.number::text ? 'columns'
+   WHERE c.oid IS NULL OR t.number = ANY (emptied) OR NOT before -> t.number::text ? 'columns'
       OR pg_relation_size(c.oid) = 0 AND c.relfilenode::text <> before -> t.number::text ->> 'filenode'
       OR EXISTS (SELECT FROM pipestate.listed_columns(before -> t.number::text ->> 'columns') o
                   WHERE o.number NOT IN (SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = c.oid AND NOT a.attisdropped));
@@ -1589,12 +1593,57 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   )
   SELECT pg_catalog.array_agg(h.relation::bigint) FROM holder h WHERE h.relation <> 0::pg_catalog.oid
 $$;
+CREATE OR REPLACE FUNCTION pipestate.written_tables() RETURNS TABLE (oid bigint, has_deleted boolean, root text)
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT c.oid::bigint, pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_catalog.current_setting('track_counts') = 'off',
+         (SELECT pg_catalog.format('%I.%I', s.nspname, r.relname) FROM pg_catalog.pg_class r
+            JOIN pg_catalog.pg_namespace s ON s.oid = r.relnamespace WHERE r.oid = coalesce(pg_catalog.pg_partition_root(c.oid), c.oid))
+    FROM (SELECT DISTINCT relation FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() AND locktype = 'relation'
+             AND mode = 'RowExclusiveLock' AND relation >= 16384) l
+    JOIN pg_catalog.pg_class c ON c.oid = l.relation AND c.relkind = 'r' AND c.relpersistence <> 't'
+    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname NOT IN ('pipestate', 'pipestate_archive')
+   WHERE (pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_catalog.pg_stat_get_xact_tuples_inserted(c.oid) > 0
+          OR pg_catalog.current_setting('track_counts') = 'off')
+     AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+                    AND a.attname <> 'version_num')
+$$;
+CREATE OR REPLACE FUNCTION pipestate.emptied() RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  written record;
+  has_rows boolean;
+  found bigint[] := '{}';
+BEGIN
+  FOR written IN SELECT * FROM pipestate.written_tables() w WHERE w.has_deleted LOOP
+    EXECUTE format('SELECT EXISTS (SELECT FROM %s)', written.root) INTO has_rows;
+    IF NOT has_rows THEN
+      found := found || written.oid;
+    END IF;
+  END LOOP;
+  RETURN found;
+END $$;
+CREATE OR REPLACE PROCEDURE pipestate.note_copies(names text[], creates boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  created bigint[] := ARRAY(SELECT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
+    AND l.mode = 'AccessExclusiveLock' AND NOT EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = l.relation::bigint));
+  old record;
+BEGIN
+  IF created = '{}' AND NOT creates THEN RETURN; END IF;
+  FOR old IN SELECT c.oid::bigint AS oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    JOIN pg_temp.pipestate_before b ON b.oid = c.oid::bigint AND b.kind IN ('r', 'p') WHERE c.relname = ANY (names) LOOP
+    DELETE FROM pg_temp.pipestate_memory m WHERE m.what = concat('copy of ', old.oid);
+    INSERT INTO pg_temp.pipestate_memory
+    SELECT concat('copy of ', old.oid), u.oid, 0, pipestate.count_rows(old.nspname, old.relname, 'true', NULL)
+      FROM unnest(CASE WHEN creates THEN '{0}' ELSE created END) AS u (oid);
+  END LOOP;
+END $$;
 CREATE OR REPLACE FUNCTION pipestate.count_rows(schema text, name text, condition text, most bigint) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   found bigint;
 BEGIN
-  EXECUTE format('SELECT count(*) FROM (SELECT FROM %I.%I t WHERE %s LIMIT %s) c', schema, name, condition, most)
+  EXECUTE format('SELECT count(*) FROM (SELECT FROM %I.%I t WHERE %s LIMIT %L) c', schema, name, condition, most)
     INTO found;
   RETURN found;
 END $$;
@@ -1607,6 +1656,8 @@ DECLARE
   col record;
   there record;
   heir boolean;
+  had bigint;
+  copied bigint;
   known text;
   by_hand boolean := statements ~* '\musing\M';
   old_domains jsonb := (SELECT jsonb_object_agg(b.oid, jsonb_build_array(b.parent, b.filenode))
@@ -1632,18 +1683,24 @@ BEGIN
       CONTINUE WHEN old.kind = 'c' OR EXISTS (SELECT FROM pg_temp.pipestate_after a WHERE a.kind = 'x' AND a.oid = old.extension);
       SELECT a.* INTO new FROM pg_temp.pipestate_after a WHERE a.kind IN ('r', 'p') AND a.schema = old.schema AND a.name = old.name
          AND NOT EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = a.oid);
+      IF new IS NOT NULL THEN
+        INSERT INTO pg_temp.pipestate_memory VALUES ('held', new.oid, 0), ('heir', new.oid, 0);
+      END IF;
+      CONTINUE WHEN EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = old.parent)
+        AND NOT EXISTS (SELECT FROM pg_temp.pipestate_after a WHERE a.oid = old.parent);  -- its parent says it
       IF new IS NULL THEN
-        CONTINUE WHEN EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = old.parent)
-          AND NOT EXISTS (SELECT FROM pg_temp.pipestate_after a WHERE a.oid = old.parent);  -- its parent says it
         kind := 'table'; name := known; RETURN NEXT;
         CONTINUE;
       END IF;
-      INSERT INTO pg_temp.pipestate_memory VALUES ('held', new.oid, 0), ('heir', new.oid, 0);
-      IF pipestate.count_rows(new.schema, new.name, 'true', 1) = 0 THEN
-        kind := 'rows'; name := known; RETURN NEXT;
+      -- A copy was filled while the old table was there, and has at least half of its rows.
+      had := (SELECT nullif(max(m.rows), 0) FROM pg_temp.pipestate_memory m
+               WHERE m.what = concat('copy of ', old.oid) AND m.oid IN (0, new.oid));
+      copied := pipestate.count_rows(new.schema, new.name, 'true', coalesce(had, 1));
+      IF had IS NULL OR copied < had / 2.0 THEN
+        kind := 'rows'; name := known; rows := coalesce(had, rows); RETURN NEXT;
         CONTINUE;
-      ELSIF rows > pipestate.count_rows(new.schema, new.name, 'true', rows) THEN
-        RAISE WARNING 'the new table % has fewer rows than the old one had, about %', known, rows;
+      ELSIF copied < had THEN
+        RAISE WARNING 'the new table % has % rows, and the old one had %', known, copied, had;
       END IF;
     END IF;
     FOR col IN SELECT c.* FROM pipestate.listed_columns(old.columns) c
@@ -1653,7 +1710,11 @@ BEGIN
       IF there IS NULL AND NOT heir THEN
         SELECT c.* INTO there FROM pipestate.listed_columns(new.columns) c WHERE c.name = col.name AND NOT c.filled;
         IF there IS NOT NULL AND old.kind <> 'c'
-           AND pipestate.count_rows(new.schema, new.name, format('t.%I IS NOT NULL', col.name), 1) = 1 THEN
+           AND pipestate.count_rows(new.schema, new.name, concat(format('t.%I IS NOT NULL', col.name),
+             CASE WHEN NOT EXISTS (SELECT FROM pipestate.listed_columns(old.columns) c WHERE c.number = there.number) THEN format(
+               -- cmin is the number of the command, within this transaction, that wrote a row: before the drop
+               ' AND t.xmax = 0 AND t.cmin::text::bigint < %s', (SELECT a.cmin::text::bigint FROM pg_attribute a
+                 WHERE a.attrelid = old.oid::oid AND a.attnum = col.number)) END), 1) = 1 THEN
           INSERT INTO pg_temp.pipestate_memory VALUES ('heir', new.oid, there.number);
         ELSE
           there := NULL;
@@ -1684,6 +1745,20 @@ BEGIN
       kind := 'rows'; name := known; RETURN NEXT;
     END IF;
   END LOOP;
+  detail := NULL;
+  FOR old IN WITH RECURSIVE family (oid, parent) AS (
+        SELECT b.oid, b.parent FROM pg_temp.pipestate_before b JOIN pg_temp.pipestate_after a ON (a.oid, a.filenode) = (b.oid, b.filenode)
+         WHERE b.oid = ANY (pipestate.emptied()) AND pipestate.held_before(b.oid)
+           AND NOT EXISTS (SELECT FROM pg_temp.pipestate_memory m WHERE m.oid = b.oid
+                             AND (m.what = 'emptied' OR m.what = 'created' AND m.number = 0))
+        UNION SELECT b.oid, b.parent FROM pg_temp.pipestate_before b JOIN family f ON b.oid = f.parent AND b.kind = 'p')
+      SELECT b.* FROM pg_temp.pipestate_before b JOIN family f ON f.oid = b.oid
+       WHERE NOT EXISTS (SELECT FROM family g WHERE g.oid = b.parent) LOOP
+    kind := 'rows';
+    name := CASE old.schema WHEN 'public' THEN '' ELSE old.schema || '.' END || old.name;
+    rows := (SELECT nullif(sum(l.rows) FILTER (WHERE l.rows > 0), 0)::bigint FROM pipestate.leaves_before(old.oid) l);
+    RETURN NEXT;
+  END LOOP;
   INSERT INTO pg_temp.pipestate_memory
   SELECT 'created', a.oid, 0 FROM pg_temp.pipestate_after a WHERE NOT EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = a.oid)
   UNION ALL
@@ -1699,10 +1774,12 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF to_regclass('pg_temp.pipestate_before') IS NULL THEN
     CREATE TEMP TABLE pipestate_before AS SELECT * FROM pipestate.catalogue() LIMIT 0;
-    CREATE TEMP TABLE pipestate_memory (what text, oid bigint, number integer);  -- tables and columns: 'created', 'held'
+    CREATE TEMP TABLE pipestate_memory (what text, oid bigint, number integer, rows bigint);  -- tables and columns: 'created', 'held'
   END IF;
   DELETE FROM pg_temp.pipestate_before;
   INSERT INTO pg_temp.pipestate_before SELECT * FROM pipestate.catalogue();
+  DELETE FROM pg_temp.pipestate_memory m WHERE m.what = 'emptied';
+  INSERT INTO pg_temp.pipestate_memory SELECT 'emptied', u.oid, 0 FROM unnest(pipestate.emptied()) AS u (oid);
   PERFORM set_config('pipestate.begun', revision, true),
     pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server leaves the judgement to end_revision
 END $$;
