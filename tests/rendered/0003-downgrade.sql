@@ -100,8 +100,8 @@ CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
 
 COMMIT;
 
-SELECT step FROM pipestate.index_drops(ARRAY['idx_sites_contradictions', 'idx_sites_legacy_times', 'idx_site_progress_ocr', 'idx_site_progress_touched',
-    'idx_sites_current_stage', 'idx_sites_updated_at', 'idx_sites_coordinator_enqueued']) AS step
+SELECT step FROM pipestate.index_drops(ARRAY['idx_sites_contradictions', 'idx_sites_legacy_times', 'idx_sites_without_stage', 'idx_site_progress_ocr',
+    'idx_site_progress_touched', 'idx_sites_current_stage', 'idx_sites_updated_at', 'idx_sites_coordinator_enqueued']) AS step
   WHERE current_setting('pipestate.part', true) = '0003/1' \gexec
 
 BEGIN;
@@ -140,7 +140,7 @@ CALL pipestate.drop_columns('sites',
 
 CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pipestate.record_revision('downgrade', '0003', 'Expand: pipeline state and atomic counters on `sites`.', '52fa0c28477ae257a4d3196f3f063a6ab0e42c773dd2d880e5e0558878869449', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('downgrade', '0003', 'Expand: pipeline state and atomic counters on `sites`.', '670872f61e39ef27c17ee07578c7b7e988f37d8c665ef6e7b8e489fedb70868a', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0002' WHERE pipestate_alembic_version.version_num = '0003';
 
