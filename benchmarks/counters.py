@@ -124,7 +124,7 @@ WAYS = (
     *("old last_updated", f"old last_updated{WITHOUT}"),
 )
 READ_BY_CHECKS = (
-    *("idx_sites_contradictions", "idx_sites_legacy_times"),
+    *("idx_sites_contradictions", "idx_sites_legacy_times", "idx_sites_without_stage"),
     *("idx_site_progress_touched", "idx_site_progress_ocr"),
 )
 LEAN = "lean"  # the database without them

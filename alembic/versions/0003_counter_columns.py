@@ -2,9 +2,9 @@
 
 Why: one account of where a site stands, which every job can add to in one statement. Where the
 columns were added by hand before (naive timestamps, nullable counters), they are brought to the same
-definition: timestamps become timestamptz, NULL counters become 0. Four more indexes let the runbook's
+definition: timestamps become timestamptz, NULL counters become 0. Five more indexes let the runbook's
 checks read what they find instead of all there is: sites whose counters contradict themselves, which are
-none, and who still writes the old account; those on the old account go with it.
+none, sites whose only state is `status`, and who still writes the old account; those on the old account go with it.
 Lock: ACCESS EXCLUSIVE on `sites` for milliseconds, once for the columns and once for the rules;
 indexes are built concurrently, rules are validated beside the traffic, no row is rewritten.
 Downgrade: the columns of a table with rows are hidden, tables with rows move into the archive, and the next upgrade
@@ -87,6 +87,14 @@ READ_BY_CHECKS = (
         "sites",
         LATEST,
         needs=LEGACY_TIMES,
+        types=("text", "varchar"),
+    ),
+    Index(
+        "idx_sites_without_stage",
+        "sites",
+        "subdomain",
+        where="(current_stage IS NULL) AND (status IS NOT NULL)",
+        needs=("status",),
         types=("text", "varchar"),
     ),
     Index(

@@ -27,6 +27,7 @@ depends_on = None
 # The criteria that must still be in the runbook, whoever has edited it.
 INSISTED = (
     "stuck-sites",
+    "sites-without-stage",
     "reconciliation-runs",
     "health-score",
     "manual-interventions",

@@ -74,6 +74,13 @@ def test_the_runbook_is_worked_through_and_its_gate_opens(production: Pipeline, 
         "WHERE current_stage IS NOT NULL GROUP BY 1, 2, 3, 4 ORDER BY 3"
     ) == [("ocr", 15, 0, 15, 2), ("ocr", 15, 12, 3, 103)]
 
+    pipestate("backfill sites-consolidation/stage")
+    again_changes_nothing("backfill sites-consolidation/stage")
+    assert production.database.rows("SELECT current_stage, count(*) FROM sites GROUP BY 1 ORDER BY 1") == [
+        ("completed", 195),
+        ("ocr", 105),
+    ]
+
     would = "Would delete 82 deferred coordinators and 2,695 failed OCR jobs"
     assert would in again_changes_nothing("queues clear --dry-run")
     assert "Deleted 82 deferred" in pipestate("queues clear --export cleared.jsonl")
@@ -89,11 +96,22 @@ def test_the_runbook_is_worked_through_and_its_gate_opens(production: Pipeline, 
 
     shell.must(Command("python -m clerk.worker --burst --simple", 0))
     assert production.database.rows(
-        "SELECT current_stage, sum(ocr_completed), count(*) FROM sites WHERE current_stage IS NOT NULL GROUP BY 1"
-    ) == [("completed", 103 * 12 + 2 * 15, 105)]
+        "SELECT current_stage, sum(ocr_completed), count(*) FROM sites GROUP BY 1"
+    ) == [("completed", 103 * 12 + 2 * 15, 300)]
+    closed = shell.must(Command("pipestate verify --phase backfill", 1))
+    assert "new_sites_completed is 0" in closed, "recovered sites prove nothing about a new one"
+    assert "minutes_ago is NULL" in closed or "no row" in closed, "a run by hand is none of the schedule"
+    shell.must(Command(f"python -m clerk.start {scene.NEW_SITE}", 0))
+    shell.must(Command("python -m clerk.worker --burst --simple", 0))
 
     for name in ("code-deployed", "dry-run-done"):
         pipestate(f"attest {name} --by ops")
+    pipestate("reconcile --trigger cron")
+    triggers = "SELECT triggered_by, found FROM pipeline_reconciliation ORDER BY id"
+    assert production.database.rows(triggers) == [("manual", 105), ("manual", 0), ("cron", 0)]
+    refused = shell.run("pipestate reconcile --site site000.example.gov --trigger cron")
+    assert refused.returncode == 2
+    assert "--site is for a person: leave out --trigger cron" in refused.stderr
     pipestate("observe")
     again_changes_nothing("observe")
     verified = json.loads(again_changes_nothing("verify --phase backfill --json"))

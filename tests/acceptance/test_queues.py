@@ -62,7 +62,8 @@ def test_dry_run_says_it_and_changes_nothing(scene: Scene, pipestate: Command, t
         scene.defer(on=failed[:2])
     before = contents(scene.redis)
     done = pipestate("queues", "clear", "--dry-run")
-    assert done == (0, "Would delete 82 deferred coordinators and 2,695 failed OCR jobs\n", "")
+    said = ["Would delete 82 deferred coordinators and 2,695 failed OCR jobs", *LEFT, ""]
+    assert done == (0, "\n".join(said), "")
     assert contents(scene.redis) == before
     assert list(tmp_path.iterdir()) == []
 
@@ -85,7 +86,8 @@ def test_clear_names_its_file_and_a_rerun_has_nothing_to_do(
 def test_clear_as_json(scene: Scene, pipestate: Command, tmp_path: Path) -> None:
     (gone, *_) = scene.fail_many(3)
     scene.redis.delete(gone.key)
-    figures = {"deferred_coordinators": 0, "failed_ocr_jobs": 2, "dangling": 1, "changed": [], "gone": []}
+    figures = {"deferred_coordinators": 0, "failed_ocr_jobs": 2, "dangling": 1, "changed": []}
+    figures |= {"gone": [], "left": []}
     dry = pipestate("queues", "clear", "--dry-run", "--json", "--export", "kept.jsonl")
     assert json.loads(dry.out) == {"dry_run": True, "export": None, **figures}
     assert not (tmp_path / "kept.jsonl").exists()
@@ -158,10 +160,13 @@ def test_show(scene: Scene, pipestate: Command) -> None:
     done = pipestate("queues", "show")
     lines = done.out.splitlines()
     assert " ".join(lines[0].split()) == "queue queued deferred scheduled failed in the way gone"
-    assert ["ocr", "5", "0", "1", "1,222", "1,200", "1"] in [line.split() for line in lines]
-    assert ["compilation", "1", "2", "0", "0", "1", "0"] in [line.split() for line in lines]
+    assert ["ocr", "5", "0", "1", "1,222", "1,221", "1"] in [line.split() for line in lines]
+    assert ["compilation", "1", "2", "0", "0", "2", "0"] in [line.split() for line in lines]
     assert "0 in every queue: started, finished" in lines
-    assert "In the way: 1 deferred coordinator, 1,200 failed OCR jobs and 1 id whose job is gone." in done.out
+    assert (
+        "In the way: 2 deferred coordinators, 1,221 failed OCR jobs and 1 id whose job is gone." in done.out
+    )
+    assert lines[-3:] == LEFT
     assert max(map(len, lines[:6])) <= 80, lines
     assert contents(scene.redis) == before
 
@@ -177,6 +182,7 @@ def test_show_as_json(scene: Scene, pipestate: Command) -> None:
         **{"queue": "ocr", "failed": 2, "deferred_coordinators": 0, "failed_ocr_jobs": 2, "dangling": 0},
     }
     assert (data["deferred_coordinators"], data["failed_ocr_jobs"], data["dangling"]) == (0, 2, 0)
+    assert data["other_functions"] == []
 
 
 def test_names_come_from_the_ini(scene: Scene, pipestate: Command, tmp_path: Path) -> None:
@@ -192,11 +198,44 @@ def test_names_come_from_the_ini(scene: Scene, pipestate: Command, tmp_path: Pat
 
 def test_observe_after_clear_says_0(scene: Scene, pipestate: Command, sqlite_database: Database) -> None:
     Chain(sqlite_database).upgrade("0002")
-    scene.bystanders()
     scene.defer(on=scene.fail_many(3))
     pipestate("queues", "clear")
     done = pipestate("observe", "--json", "--database-url", sqlite_database.text)
     assert json.loads(done.out) == {"deferred_coordinators": 0.0, "failed_ocr_jobs": 0.0}
+
+
+LEFT = [
+    "Left: 1 deferred job of compile_db_job in compilation",
+    "Left: 21 failed jobs of split_pdf_job in ocr",
+    "The checks count these jobs. Requeue them, or run: pipestate queues clear "
+    "--function compile_db_job --function split_pdf_job",
+]
+
+
+def test_jobs_of_other_functions_are_counted_named_and_left(
+    scene: Scene, pipestate: Command, sqlite_database: Database, tmp_path: Path
+) -> None:
+    """4 deferred and 50 failed jobs of other names passed both checks with 0."""
+    Chain(sqlite_database).upgrade("0002")
+    scene.bystanders()
+    scene.defer(on=scene.fail_many(3))
+    before = contents(scene.redis)
+    done = pipestate("queues", "clear")
+    assert done.out.splitlines() == ["Deleted 1 deferred coordinator and 3 failed OCR jobs", *LEFT]
+    assert contents(scene.redis) != before
+    assert pipestate("queues", "clear").out.splitlines() == ["nothing to clear", *LEFT]
+    left = json.loads(pipestate("queues", "clear", "--json").out)["left"]
+    assert left == json.loads(pipestate("queues", "show", "--json").out)["other_functions"]
+    assert left[1] == {"queue": "ocr", "state": "failed", "function": "split_pdf_job", "jobs": 21}
+    observed = pipestate("observe", "--json", "--database-url", sqlite_database.text)
+    assert json.loads(observed.out) == {"deferred_coordinators": 1.0, "failed_ocr_jobs": 21.0}
+
+    named = LEFT[-1].partition("pipestate ")[2].split()
+    done = pipestate(*named, "--export", "named.jsonl")
+    assert done.out == "Deleted 1 deferred coordinator and 21 failed OCR jobs\n"
+    assert len((tmp_path / "named.jsonl").read_text().splitlines()) == 22
+    observed = pipestate("observe", "--json", "--database-url", sqlite_database.text)
+    assert json.loads(observed.out) == {"deferred_coordinators": 0.0, "failed_ocr_jobs": 0.0}
 
 
 @pytest.mark.parametrize("verb", ["show", "clear"])

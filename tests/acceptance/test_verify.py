@@ -278,9 +278,9 @@ def test_observe_reads_the_queues(pg_chain: Chain, redis_url: str) -> None:
         Queue("compilation", connection=redis).enqueue("app.compile_db_job", depends_on=waiting)
     pg_chain.upgrade("0002")
     done = on(pg_chain.database, "observe", "--json", REDIS_URL=redis_url)
-    assert json.loads(done.stdout) == {"deferred_coordinators": 3.0, "failed_ocr_jobs": 0.0}
+    assert json.loads(done.stdout) == {"deferred_coordinators": 4.0, "failed_ocr_jobs": 0.0}
     rows = pg_chain.database.rows("SELECT name, value, source FROM pipestate.observation ORDER BY name")
-    assert rows == [("deferred_coordinators", 3.0, "rq"), ("failed_ocr_jobs", 0.0, "rq")]
+    assert rows == [("deferred_coordinators", 4.0, "rq"), ("failed_ocr_jobs", 0.0, "rq")]
 
 
 def test_a_redis_that_does_not_answer_is_one_sentence(pg_chain: Chain) -> None:

@@ -89,8 +89,8 @@ HISTORY = (
     "UPDATE sites SET current_stage = 'completed', started_at = <40 days ago>, updated_at = <20 days ago>, "
     "ocr_total = 10, ocr_completed = 9, ocr_failed = 1, compilation_total = 1, compilation_completed = 1",
     # One that went the whole way with the counters, and one that had nothing to go with.
-    "UPDATE sites SET started_at = <5 days ago>, updated_at = <4 days ago> "
-    "WHERE subdomain = 'site001.example.gov'",
+    "UPDATE sites SET started_at = <5 days ago>, updated_at = <4 days ago>, fetch_total = 1, "
+    "fetch_completed = 1 WHERE subdomain = 'site001.example.gov'",
     "UPDATE sites SET started_at = <5 days ago>, ocr_total = 0, ocr_completed = 0, ocr_failed = 0, "
     "last_error_stage = 'fetch', last_error_message = 'No PDFs found' WHERE subdomain = 'site002.example.gov'",
     # An orphan, which no backfill can fix.

@@ -7,8 +7,7 @@ import sqlalchemy as sa
 from support.servers import Database
 
 CARRIED_OVER = (
-    "UPDATE sites SET current_stage = 'completed' WHERE current_stage IS NULL "
-    "AND subdomain IN (SELECT subdomain FROM site_progress WHERE current_stage = 'ocr')"
+    "UPDATE sites SET current_stage = 'completed' WHERE current_stage IS NULL AND status IS NOT NULL"
 )
 
 
@@ -17,6 +16,7 @@ def make_ready(database: Database) -> None:
     now = datetime.now(UTC)
     zone = "" if database.is_sqlite else "+00"
     runs = [now - timedelta(days=8)] + [now - timedelta(minutes=15 * number) for number in range(12)]
+    columns = {column["name"] for column in sa.inspect(database.engine).get_columns("sites")}
     verified = [now - timedelta(days=days, hours=1) for days in range(8, -1, -1)]
     database.run(
         *(
@@ -29,7 +29,7 @@ def make_ready(database: Database) -> None:
             f"VALUES ('{at:%Y-%m-%d %H:%M:%S}{zone}', 'ci', 'verify', 'sites-consolidation', 'backfill', 'open', '', 7)"
             for at in verified
         ),
-        *([CARRIED_OVER] if sa.inspect(database.engine).has_table("site_progress") else []),
+        *([CARRIED_OVER] if "status" in columns else []),
         "INSERT INTO pipestate.attestation (runbook, phase, name, person) VALUES "
         "('sites-consolidation', 'readiness', 'backup-taken', 'dba'), "
         "('sites-consolidation', 'readiness', 'old-columns-unread', 'dba')",

@@ -68,13 +68,12 @@ class TableQueues:
 
     def blocked(self, obstacles: Sequence[Obstacle]) -> list[Blocked]:
         return [
-            Blocked(job_id, obstacle)
+            Blocked(job_id, obstacle, other=_if(_name(function) == obstacle.function, None, _name(function)))
             for obstacle in obstacles
             for job_id, function in self.table.execute(
                 "SELECT id, function FROM job WHERE queue = ? AND state = ? ORDER BY number",
                 (obstacle.queue, obstacle.state),
             )
-            if _name(function) == obstacle.function
         ]
 
     def export(self, jobs: Sequence[Blocked]) -> Iterator[Exported | SubjectOutcome]:
@@ -123,5 +122,5 @@ def _name(function: str) -> str:
     return function.rpartition(".")[2]
 
 
-def _if(condition: bool, yes: SubjectOutcome, no: SubjectOutcome) -> SubjectOutcome:
+def _if(condition: bool, yes: Any, no: Any) -> Any:
     return yes if condition else no

@@ -43,6 +43,13 @@ DONE = {SubjectOutcome.MIGRATED, SubjectOutcome.EMPTY, SubjectOutcome.RECOVERED,
 RECONCILED = (SubjectOutcome.RECOVERED, SubjectOutcome.SKIPPED, SubjectOutcome.FAILED)
 
 
+class Trigger(StrEnum):
+    """What started a reconciliation: the schedule, or a person."""
+
+    CRON = "cron"
+    MANUAL = "manual"
+
+
 class Result(NamedTuple, Generic[Subject]):
     """Outcome of one subject, and the reason. A tuple, because a backfill may have a million results."""
 

@@ -115,7 +115,7 @@ EXPAND = (
     case("expand/gate-indexes", "that of rows at ocr is missing", "DROP INDEX idx_site_progress_ocr"),
     *(
         case("expand/gate-indexes", f"{name} is missing", f"DROP INDEX {name}", only="postgresql")
-        for name in ("idx_sites_legacy_times", "idx_site_progress_touched")
+        for name in ("idx_sites_legacy_times", "idx_sites_without_stage", "idx_site_progress_touched")
     ),
     case(
         "expand/gate-indexes",
@@ -131,7 +131,7 @@ BACKFILL = (
         "a stale row's site has no stage",
         "UPDATE sites SET current_stage = NULL, ocr_total = 0, ocr_completed = 0, ocr_failed = 0 "
         "WHERE subdomain = 'site006.example.gov'",
-        also="readiness/backfill-complete",
+        also="readiness/backfill-complete readiness/sites-without-stage",
         shows="site006.example.gov",
     ),
     case(
@@ -140,7 +140,7 @@ BACKFILL = (
         "UPDATE sites SET current_stage = NULL, ocr_total = 0, ocr_completed = 0, ocr_failed = 0 "
         "WHERE subdomain = 'site006.example.gov'",
         "UPDATE site_progress SET updated_at = NULL WHERE subdomain = 'site006.example.gov'",
-        also="readiness/backfill-complete",
+        also="readiness/backfill-complete readiness/sites-without-stage",
     ),
     *(
         case(
@@ -201,6 +201,11 @@ BACKFILL = (
         "the new site is still on its way",
         "UPDATE sites SET current_stage = 'deploy', updated_at = <1 minutes ago> "
         "WHERE subdomain = 'site001.example.gov'",
+    ),
+    case(
+        "backfill/end-to-end",
+        "only recovered sites are completed: no fetch job of theirs was counted",
+        "UPDATE sites SET fetch_completed = 0, fetch_total = 0",
     ),
     case(
         "backfill/reconciliation-schedule",
@@ -276,7 +281,7 @@ READINESS = (
         "what is left would go with the table",
         "UPDATE sites SET current_stage = NULL, ocr_total = 0, ocr_completed = 0, ocr_failed = 0 "
         "WHERE subdomain = 'site012.example.gov'",
-        also="backfill/backfill-complete",
+        also="backfill/backfill-complete readiness/sites-without-stage",
     ),
     case(
         "readiness/health-score",
@@ -286,11 +291,38 @@ READINESS = (
         also="backfill/health-score readiness/stuck-sites backfill/stuck-sites",
     ),
     case(
+        "readiness/sites-without-stage",
+        "a deployed site is known by its status only",
+        "INSERT INTO sites (subdomain, status) VALUES ('old.example.gov', 'deployed')",
+        shows="its only state is status old.example.gov deployed",
+    ),
+    case(
+        "readiness/sites-without-stage",
+        "a status of the application's own is a state, too",
+        "UPDATE sites SET current_stage = NULL, status = 'paused', ocr_total = 0, ocr_completed = 0, "
+        "ocr_failed = 0 WHERE subdomain = 'site003.example.gov'",
+        shows="its only state is status site003.example.gov paused",
+    ),
+    case(
         "readiness/reconciliation-runs",
         "one of the last ten found five",
         reconciliation("2 minutes ago", found=5),
         *(reconciliation("1 minutes ago") for _ in range(9)),
         shows="found five or more",
+    ),
+    case(
+        "readiness/reconciliation-runs",
+        "ten runs within seconds prove one moment",
+        "DELETE FROM pipeline_reconciliation WHERE triggered_by = 'cron'",
+        *(reconciliation("4 minutes ago") for _ in range(10)),
+        shows=None,  # nothing is wrong with any of them
+    ),
+    case(
+        "readiness/reconciliation-runs",
+        "nine of the last ten were started by hand",
+        "UPDATE pipeline_reconciliation SET triggered_by = 'manual', recovered = 0 "
+        "WHERE started_at < <6 minutes ago>",
+        shows=None,  # nothing is wrong with the one
     ),
     case(
         "readiness/reconciliation-runs",
@@ -311,6 +343,12 @@ READINESS = (
         "readiness/manual-interventions",
         "somebody helped six days ago",
         reconciliation("6 days ago", found=1, triggered_by="manual"),
+    ),
+    case(
+        "readiness/manual-interventions",
+        "a run of six days ago was killed: nobody knows what it recovered",
+        reconciliation("6 days ago", triggered_by="manual"),
+        "UPDATE pipeline_reconciliation SET finished_at = NULL WHERE triggered_by = 'manual'",
     ),
     case(
         "readiness/manual-interventions",

@@ -8,9 +8,10 @@ import pytest
 
 from application.runbooks.sites_consolidation_cases import PAGE
 from pipestate.gate import GateClosed
+from pipestate.pipeline.reconcile.stuck import find_stuck
 from pipestate.verify.report import Outcome
 from support.alembic_runs import ROOT, Chain
-from support.healthy_database import build_healthy, refresh
+from support.healthy_database import build_healthy, reconciliation, refresh
 from support.programs import run_program
 from support.servers import Database, Postgres, Sqlite
 from support.sql_times import run_timed
@@ -105,3 +106,61 @@ def test_an_application_that_never_had_a_column_is_not_told_to_restore_it(chain:
     chain.upgrade("0005")
     chain.database.run("ALTER TABLE sites DROP COLUMN last_deployed")
     assert pipestate(chain.database, "gate", ROLLBACK).returncode == 0
+
+
+def test_the_backfill_gives_sites_their_stage_and_leaves_what_it_does_not_know(chain: Chain) -> None:
+    """195 of 301 sites had their only state in `status`, and readiness opened."""
+    database = chain.database
+    chain.upgrade("0002")
+    statuses = ("needs_ocr", "needs_extraction", "needs_deploy", "deployed", "no_documents", "paused")
+    database.run(
+        *(f"INSERT INTO sites (subdomain, status) VALUES ('{status}', '{status}')" for status in statuses),
+        "INSERT INTO sites (subdomain) VALUES ('never-started')",
+        "INSERT INTO sites (subdomain, status) VALUES ('in-ocr', 'needs_ocr'), ('moved', 'needs_ocr')",
+        "INSERT INTO site_progress (subdomain, current_stage) VALUES ('in-ocr', 'ocr')",
+    )
+    chain.upgrade("0005")
+    database.run("UPDATE sites SET current_stage = 'deploy' WHERE subdomain = 'moved'")
+    check = "readiness/sites-without-stage"
+    assert len(rows_of(verdict(database, RUNBOOK, check))) == 7
+    done = pipestate(database, "backfill", "sites-consolidation/stage")
+    assert done.returncode == 0, done.stderr
+    counts = "ocr_total, compilation_total, extraction_total, deploy_total, last_error_stage"
+    rows = database.rows(f"SELECT subdomain, current_stage, {counts} FROM sites ORDER BY subdomain")
+    assert rows == [
+        ("deployed", "completed", 0, 0, 0, 0, None),
+        ("in-ocr", None, 0, 0, 0, 0, None),  # left to `pipestate backfill`, which counts its documents
+        ("moved", "deploy", 0, 0, 0, 0, None),
+        ("needs_deploy", "deploy", 0, 0, 0, 1, None),
+        ("needs_extraction", "extraction", 0, 1, 1, 0, None),
+        ("needs_ocr", "ocr", 1, 0, 0, 0, None),
+        ("never-started", None, 0, 0, 0, 0, None),
+        ("no_documents", "completed", 0, 0, 0, 0, "fetch"),
+        ("paused", None, 0, 0, 0, 0, None),
+    ]
+    left = [row[1:3] for row in rows_of(verdict(database, RUNBOOK, check))]
+    assert left == [("in-ocr", "needs_ocr"), ("paused", "paused")]
+    assert verdict(database, RUNBOOK, "backfill/counters-consistent").outcome is Outcome.PASSED
+    with database.reader() as connection:
+        stuck = {site.subdomain for site in find_stuck(connection)}
+    assert stuck >= {"needs_ocr", "needs_extraction", "needs_deploy"}, "the reconciliation takes them on"
+    assert stuck.isdisjoint({"deployed", "no_documents"})
+
+
+def test_an_application_without_status_has_no_site_without_stage(chain: Chain) -> None:
+    chain.upgrade("0005")
+    chain.database.run(
+        "INSERT INTO sites (subdomain) VALUES ('never-started')", "ALTER TABLE sites DROP COLUMN status"
+    )
+    assert verdict(chain.database, RUNBOOK, "readiness/sites-without-stage").outcome is Outcome.PASSED
+
+
+def test_of_runs_in_one_quarter_of_an_hour_the_worst_counts(ready: Database) -> None:
+    run_timed(ready, reconciliation("5 minutes ago", found=7), reconciliation("5 minutes ago"))
+    found = verdict(ready, RUNBOOK, "readiness/reconciliation-runs")
+    assert (found.outcome, found.observed["runs"], found.observed["most_found"]) == (Outcome.FAILED, 10, 7)
+
+
+def test_a_manual_run_that_recovers_nothing_is_no_intervention(ready: Database) -> None:
+    run_timed(ready, reconciliation("1 days ago", triggered_by="manual"))
+    assert verdict(ready, RUNBOOK, "readiness/manual-interventions").outcome is Outcome.PASSED

@@ -203,6 +203,7 @@ def test_a_script_rebuilds_it_too(pg_0003: Chain) -> None:
 READ_BY_CHECKS = {
     "idx_sites_contradictions",
     "idx_sites_legacy_times",
+    "idx_sites_without_stage",
     "idx_site_progress_ocr",
     "idx_site_progress_touched",
 }
@@ -234,7 +235,7 @@ def test_what_checks_read_is_indexed_once_whatever_type_a_stage_has(
 
 def test_what_the_application_has_otherwise_is_not_indexed(pg_0002: Chain) -> None:
     pg_0002.database.run(
-        "ALTER TABLE sites DROP COLUMN last_deployed",
+        "ALTER TABLE sites DROP COLUMN last_deployed, DROP COLUMN status",
         "ALTER TABLE site_progress ALTER updated_at TYPE timestamp, ALTER started_at TYPE date",
     )
     done = psql(pg_0002.database, pg_0002.script("upgrade", "0002:0003"))
@@ -254,7 +255,11 @@ def test_a_long_text_where_a_time_was_meant_can_still_be_written(pg_legacy: Chai
 def test_a_table_that_is_gone_needs_no_index(pg_0002: Chain) -> None:
     pg_0002.database.run("DROP TABLE site_progress")
     pg_0002.upgrade("0003")
-    assert read_by_checks(pg_0002) == {"idx_sites_contradictions", "idx_sites_legacy_times"}
+    assert read_by_checks(pg_0002) == {
+        "idx_sites_contradictions",
+        "idx_sites_legacy_times",
+        "idx_sites_without_stage",
+    }
 
 
 def test_the_old_accounts_indexes_go_with_it_and_come_back(pg_expanded: Chain) -> None:

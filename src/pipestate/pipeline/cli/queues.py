@@ -1,5 +1,6 @@
 """`queues show` and `queues clear`: queue depths, and removal of dead jobs."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -14,7 +15,15 @@ from pipestate.core.text import many, plain
 from pipestate.pipeline.cli import RedisUrl, open_queues
 from pipestate.pipeline.planning import Plan, Result, SubjectOutcome
 from pipestate.pipeline.queues import clear as library
-from pipestate.pipeline.queues.depths import Figures, QueueState, figures, read_depths, total
+from pipestate.pipeline.queues.depths import (
+    Figures,
+    OtherJobs,
+    QueueState,
+    figures,
+    other_jobs,
+    read_depths,
+    total,
+)
 from pipestate.pipeline.queues.port import Blocked, Queues
 from pipestate.project.find import Project
 
@@ -63,16 +72,27 @@ def clear(
             show_default=False,
         ),
     ] = None,
+    function: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--function",
+            metavar="NAME",
+            help="Delete the deferred or failed jobs of this function, too; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     redis_url: RedisUrl = None,
     json_: AsJson = False,
 ) -> None:
     """Delete deferred coordinators and failed OCR jobs, after writing them into a file. Other jobs stay.
 
+    The output names jobs of other functions that stand in the way.
+
     Example: pipestate queues clear --export cleared_jobs.jsonl
     """
     file = export or library.default_file(datetime.now(UTC))
     with open_queues(project, redis_url) as (queues, settings):
-        found = library.plan(queues, settings.obstacles())
+        found = library.plan(queues, settings.obstacles(), function or ())
         writes = bool(found.to_do) and not dry_run
         results = cleared(queues, found, file) if writes else found.expected
     for line in left_alone(results):
@@ -110,7 +130,28 @@ def sentence(figures: Figures) -> str:
 
 def cleared_as_lines(results: Results, *, dry_run: bool) -> list[str]:
     verb = "Would delete" if dry_run else "Deleted"
-    return [f"{verb} {sentence(_done(results))}" if results else "nothing to clear"]
+    planned = any(result.outcome is not SubjectOutcome.SKIPPED for result in results)
+    first = f"{verb} {sentence(_done(results))}" if planned else "nothing to clear"
+    return [first, *others_as_lines(_others(results))]
+
+
+def others_as_lines(others: Sequence[OtherJobs]) -> list[str]:
+    """Name the jobs that `clear` leaves, and what to do with them.
+
+    >>> print(*others_as_lines([OtherJobs("ocr", "failed", "split_pdf_job", 50)]), sep="\\n")
+    Left: 50 failed jobs of split_pdf_job in ocr
+    The checks count these jobs. Requeue them, or run: pipestate queues clear --function split_pdf_job
+    """
+    if not others:
+        return []
+    names = " ".join(f"--function {shlex.quote(name)}" for name in sorted({each.function for each in others}))
+    return [
+        *(
+            plain(f"Left: {many(each.jobs, f'{each.state} job')} of {each.function} in {each.queue}")
+            for each in others
+        ),
+        plain(f"The checks count these jobs. Requeue them, or run: pipestate queues clear {names}"),
+    ]
 
 
 def left_alone(results: Results) -> Iterator[str]:
@@ -132,12 +173,17 @@ def cleared_as_data(results: Results, *, dry_run: bool, export: Path | None) -> 
         **asdict(_done(results)),
         "changed": _ids(results, SubjectOutcome.CHANGED),
         "gone": _ids(results, SubjectOutcome.GONE),
+        "left": [asdict(each) for each in _others(results)],
         "export": str(export) if export else None,
     }
 
 
 def _done(results: Results) -> Figures:
     return figures(result.subject for result in results if result.outcome.done)
+
+
+def _others(results: Results) -> tuple[OtherJobs, ...]:
+    return other_jobs(result.subject for result in results)
 
 
 def _ids(results: Results, outcome: SubjectOutcome) -> list[str]:
@@ -174,8 +220,11 @@ def print_depths(states: list[QueueState], console: "Console") -> None:
         if standing
         else "\nNothing stands in the way."
     )
+    for line in others_as_lines([each for state in states for each in state.others]):
+        console.print(Text(line), soft_wrap=True)
 
 
 def depths_as_data(states: list[QueueState]) -> dict[str, Any]:
     rows = [asdict(state.depth) | asdict(state.in_the_way) for state in states]
-    return {"queues": rows, **asdict(total(states))}
+    others = [asdict(each) for state in states for each in state.others]
+    return {"queues": rows, **asdict(total(states)), "other_functions": others}

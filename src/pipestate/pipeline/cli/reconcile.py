@@ -7,9 +7,10 @@ import typer
 
 from pipestate.cli.options import AsJson, Target, project_options
 from pipestate.cli.output import print_answer, progress, say
+from pipestate.core.errors import ConfigError
 from pipestate.core.text import many, plain
 from pipestate.pipeline.cli import RedisUrl, StorageDir, ThresholdHours, open_queues
-from pipestate.pipeline.planning import RECONCILED, any_failed, count
+from pipestate.pipeline.planning import RECONCILED, Trigger, any_failed, count
 
 if TYPE_CHECKING:
     from pipestate.pipeline.planning import Result
@@ -29,8 +30,15 @@ def reconcile(
     threshold_hours: ThresholdHours = 2.0,
     site: Annotated[
         str | None,
-        typer.Option("--site", metavar="NAME", help="Only this one; on record as a manual intervention."),
+        typer.Option("--site", metavar="NAME", help="Only this one, whatever its attempts."),
     ] = None,
+    trigger: Annotated[
+        Trigger,
+        typer.Option(
+            "--trigger",
+            help="What starts this run. In the schedule write cron; a manual recovery is an intervention.",
+        ),
+    ] = Trigger.MANUAL,
     max_attempts: Annotated[
         int,
         typer.Option(
@@ -49,19 +57,23 @@ def reconcile(
     from pipestate.pipeline.stages import require_threshold
     from pipestate.pipeline.storage import open_storage
 
+    if site is not None and trigger is Trigger.CRON:
+        raise ConfigError("--site is for a person: leave out --trigger cron")
     require_threshold(threshold_hours)
     storage = open_storage(storage_dir) if storage_dir else None
     with open_queues(to.project, redis_url) as (queues, names):
         rules = Rules(names, storage, threshold_hours, max_attempts, site)
-        results = recovered(to, queues, rules, dry_run=dry_run)
+        results = recovered(to, queues, rules, trigger, dry_run=dry_run)
     if results is None:
         say(BUSY, err=True)
-    data, lines = as_data(results, site, dry_run=dry_run), as_lines(results, site, dry_run=dry_run)
+    data, lines = as_data(results, trigger, dry_run=dry_run), as_lines(results, site, dry_run=dry_run)
     print_answer(data, lines, json_=json_)
     raise typer.Exit(any_failed(results or []))
 
 
-def recovered(to: Target, queues: "Queues", rules: "Rules", *, dry_run: bool) -> "Results | None":
+def recovered(
+    to: Target, queues: "Queues", rules: "Rules", trigger: Trigger, *, dry_run: bool
+) -> "Results | None":
     """Recover the sites, or return the plan in a dry run; None if another run is active."""
     from pipestate.pipeline.reconcile import plan, run
 
@@ -70,7 +82,7 @@ def recovered(to: Target, queues: "Queues", rules: "Rules", *, dry_run: bool) ->
     with progress("recovering", "sites") as bar:
         with to.connect() as (_, position):
             revision = position.current
-        return run(to.url, queues, rules, revision=revision, on_progress=bar)
+        return run(to.url, queues, rules, trigger=trigger, revision=revision, on_progress=bar)
 
 
 def as_lines(results: "Results | None", named: str | None, *, dry_run: bool) -> Iterator[str]:
@@ -105,12 +117,12 @@ def _line(result: "Result[Recovery]") -> str:
     return f"{result.reason} → {what}"
 
 
-def as_data(results: "Results | None", named: str | None, *, dry_run: bool) -> dict[str, Any]:
+def as_data(results: "Results | None", trigger: Trigger, *, dry_run: bool) -> dict[str, Any]:
     """Render the results as data; `busy` means that another run was active and this one did nothing."""
     return {
         "busy": results is None,
         "dry_run": dry_run,
-        "trigger": "manual" if named else "cron",
+        "trigger": trigger.value,
         "found": len(results or ()),
         **count(results or (), *RECONCILED),
         "sites": [

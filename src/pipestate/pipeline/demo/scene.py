@@ -16,6 +16,7 @@ STUCK = 105
 WITHOUT_TEXT = 2
 DOCUMENTS = 15
 WITH_TEXT = 12
+NEW_SITE = "new.example.gov"
 DEFERRED = 82
 FAILED = 2695
 
@@ -47,11 +48,11 @@ def build(connection: Connection) -> None:
 
 
 def write_files(root: Path) -> None:
-    """Write the files of the stuck sites: PDFs, and the text of most of them."""
-    for number in range(STUCK):
-        texts = 0 if number >= STUCK - WITHOUT_TEXT else WITH_TEXT
-        for kind, suffix, count in (("pdfs", "pdf", DOCUMENTS), ("txt", "txt", texts)):
-            meeting = root / name(number) / kind / "Council"
+    """Write the files of the stuck sites: PDFs, and the text of most of them; and the PDFs of a new site."""
+    texts = {name(number): 0 if number >= STUCK - WITHOUT_TEXT else WITH_TEXT for number in range(STUCK)}
+    for site, with_text in (texts | {NEW_SITE: 0}).items():
+        for kind, suffix, count in (("pdfs", "pdf", DOCUMENTS), ("txt", "txt", with_text)):
+            meeting = root / site / kind / "Council"
             meeting.mkdir(parents=True)
             for day in range(1, count + 1):
                 (meeting / f"2026-01-{day:02}.{suffix}").touch()

@@ -90,7 +90,8 @@ def _become(argv: list[str], cwd: Path, environment: Mapping[str, str]) -> None:
 
 LEGACY = text(
     "SELECT md5(string_agg(s::text || p::text, ',' ORDER BY s.subdomain)) FROM "
-    "(SELECT subdomain, status, extraction_status, last_updated, last_deployed, last_extracted FROM sites) s "
+    "(SELECT subdomain, status, extraction_status, last_updated, last_deployed, last_extracted FROM sites "
+    "WHERE status IS NOT NULL) s "  # without the site that never had a legacy row
     "JOIN (SELECT subdomain, current_stage, stage_total, stage_completed, started_at, updated_at "
     "FROM site_progress) p USING (subdomain)"
 )

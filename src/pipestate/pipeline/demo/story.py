@@ -12,7 +12,7 @@ from pipestate.pipeline.demo import stage as redis_server
 from pipestate.pipeline.demo.stage import Stage
 
 DAILY = (
-    "pipestate reconcile",
+    "pipestate reconcile --trigger cron",
     "pipestate observe",
     "pipestate verify sites-consolidation --phase backfill --record",
 )
@@ -95,6 +95,8 @@ def _backfill(stage: Stage) -> None:
     )
     stage.run("pipestate backfill --dry-run")
     stage.run("pipestate backfill")
+    stage.tell("The state of the other sites is only in a column that will be dropped. They get their stage.")
+    stage.run("pipestate backfill sites-consolidation/stage")
 
 
 def _queues(stage: Stage) -> None:
@@ -106,10 +108,15 @@ def _queues(stage: Stage) -> None:
     )
     stage.run("pipestate reconcile")
     stage.run("python -m clerk.worker --burst --simple")
+    stage.tell("A new site proves that the whole pipeline works, from fetch to completed.")
+    stage.run(f"python -m clerk.start {scene.NEW_SITE}")
+    stage.run("python -m clerk.worker --burst --simple")
     stage.run("pipestate status")
     stage.tell("Record the facts that only people know. Then the gate of this phase is open.")
     stage.run('pipestate attest code-deployed --by ops@example.com --note "release 26.3"')
     stage.run('pipestate attest dry-run-done --by ops@example.com --note "105 sites"')
+    stage.tell("Cron runs these two every 15 minutes.")
+    stage.run("pipestate reconcile --trigger cron")
     stage.run("pipestate observe")
     stage.run("pipestate gate backfill")
 

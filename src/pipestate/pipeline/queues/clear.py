@@ -1,6 +1,6 @@
 """Clear the queues of jobs that can never end.
 
-1. `plan` lists them. It only reads; a dry run ends here.
+1. `plan` lists them, and SKIPPED the jobs of other functions. It only reads; a dry run ends here.
 2. `apply` exports those jobs into a file and syncs it, then deletes each job that still matches its export.
 
 Every job is on disk before the first deletion. Jobs that appear or change after the plan wait for the next run.
@@ -9,7 +9,7 @@ The file has one job per line, as JSON: `id`, `queue`, `registry` (its state), `
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -61,9 +61,18 @@ def appending(file: Path) -> Iterator[Callable[[bytes], None]]:
         ) from error
 
 
-def plan(queues: Queues, obstacles: tuple[Obstacle, ...]) -> Plan[Blocked]:
-    """List the jobs to delete, in the order of the obstacles."""
-    return Plan([Result(job, SubjectOutcome.DELETED) for job in queues.blocked(obstacles)])
+def plan(queues: Queues, obstacles: tuple[Obstacle, ...], also: Collection[str] = ()) -> Plan[Blocked]:
+    """List the blocking jobs, in the order of the obstacles; `also` names other functions to delete."""
+    return Plan([_decide(job, also) for job in queues.blocked(obstacles)])
+
+
+def _decide(job: Blocked, also: Collection[str]) -> Result[Blocked]:
+    if job.other is None:
+        return Result(job, SubjectOutcome.DELETED)
+    if job.other in also:
+        named = replace(job, obstacle=replace(job.obstacle, function=job.other), other=None)
+        return Result(named, SubjectOutcome.DELETED)
+    return Result(job, SubjectOutcome.SKIPPED)
 
 
 def apply(
@@ -84,7 +93,8 @@ def apply(
     for job, each in zip(jobs, read, strict=True):
         results.append(Result(job, next(deleted) if isinstance(each, Exported) else each))
         on_progress((len(jobs) + len(results)) // 2, len(jobs))
-    return results
+    written = iter(results)
+    return [next(written) if expected.outcome.done else expected for expected in plan.expected]
 
 
 def export(

@@ -36,20 +36,40 @@ def figures(jobs: Iterable[Blocked]) -> Figures:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherJobs:
+    """Blocking jobs of another function than the configured ones; `queues clear` leaves them."""
+
+    queue: str
+    state: str
+    function: str
+    jobs: int
+
+
+def other_jobs(jobs: Iterable[Blocked]) -> tuple[OtherJobs, ...]:
+    """Count the jobs of other functions, by queue, state and function."""
+    found = Counter(
+        (job.obstacle.queue, str(job.obstacle.state), job.other) for job in jobs if job.other is not None
+    )
+    return tuple(OtherJobs(*where, number) for where, number in sorted(found.items()))
+
+
+@dataclass(frozen=True, slots=True)
 class QueueState:
     """Depth of a queue, and its jobs that block the pipeline."""
 
     depth: Depth
     in_the_way: Figures
+    others: tuple[OtherJobs, ...] = ()
 
 
 def read_depths(queues: Queues, config: QueueConfig) -> list[QueueState]:
     """Read every configured queue, without changes."""
     blocked = queues.blocked(config.obstacles())
-    return [
-        QueueState(depth, figures(job for job in blocked if job.obstacle.queue == depth.queue))
-        for depth in queues.depths(config.queues())
-    ]
+    found = []
+    for depth in queues.depths(config.queues()):
+        here = [job for job in blocked if job.obstacle.queue == depth.queue]
+        found.append(QueueState(depth, figures(here), other_jobs(here)))
+    return found
 
 
 def total(states: list[QueueState]) -> Figures:
@@ -73,7 +93,10 @@ def probe(ini: Path, options: str) -> Mapping[str, float]:
 
 
 def count_blocked(queues: Queues, config: QueueConfig) -> dict[str, float]:
-    """Count deferred coordinators and failed OCR jobs, including dangling ids."""
+    """Count the deferred jobs of the coordinators' queue and the failed jobs of the OCR queue.
+
+    Jobs of every function count, and dangling ids.
+    """
     deferred, failed = config.obstacles()
     return {
         "deferred_coordinators": float(len(queues.blocked([deferred]))),

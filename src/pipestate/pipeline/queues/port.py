@@ -70,7 +70,7 @@ class Depth:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Jobs that block the pipeline: those of one function, in one state, in one queue."""
+    """Jobs that block the pipeline: those in one state, in one queue. `clear` takes those of the function."""
 
     queue: str
     state: State
@@ -79,11 +79,15 @@ class Obstacle:
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """A job that blocks the pipeline; `dangling` means that only its id is left in the queue."""
+    """A job that blocks the pipeline; `dangling` means that only its id is left in the queue.
+
+    `other` is the function of a job that is not the obstacle's: it counts, and `clear` leaves it.
+    """
 
     id: str
     obstacle: Obstacle
     dangling: bool = False
+    other: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +120,7 @@ class Queues(Protocol):
         """Enqueue all of the calls, or none."""
 
     def blocked(self, obstacles: Sequence[Obstacle]) -> list[Blocked]:
-        """List the jobs that block the pipeline, including dangling ids."""
+        """List all jobs in these states, of whatever function, including dangling ids."""
 
     def export(self, jobs: Sequence[Blocked]) -> Iterator[Exported | SubjectOutcome]:
         """Read each job completely; CHANGED if it stopped blocking, GONE if it was deleted."""

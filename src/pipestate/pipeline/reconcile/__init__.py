@@ -19,7 +19,7 @@ from pipestate.core.errors import ConfigError
 from pipestate.core.progress import Progress, no_progress
 from pipestate.database import connections as db
 from pipestate.database.connections import choose
-from pipestate.pipeline.planning import Plan, Result
+from pipestate.pipeline.planning import Plan, Result, Trigger
 from pipestate.pipeline.queues.port import Queues
 from pipestate.pipeline.reconcile.decide import Recovery, Rules, decide, needs_person
 from pipestate.pipeline.reconcile.stuck import HookFailed, StuckSite, find_stuck, load_missing
@@ -53,17 +53,21 @@ def apply(
     queues: Queues,
     plan: Plan[Recovery],
     *,
-    manual: bool = False,
+    named: bool = False,
+    trigger: Trigger = Trigger.MANUAL,
     revision: str | None = None,
     on_progress: Progress = no_progress,
 ) -> list[Result[Recovery]]:
-    """Carry out the plan and record the run; an aborted run stays unfinished in the record."""
+    """Carry out the plan and record the run; an aborted run stays unfinished in the record.
+
+    `named` says that a person named the site: its attempts are counted from the beginning.
+    """
     results: list[Result[Recovery]] = []
     with db.reachable(url), db.engine_for(url).connect() as conn:
-        number = begin_reconciliation(conn, manual=manual, revision=revision)
+        number = begin_reconciliation(conn, trigger=trigger, revision=revision)
         try:
             for expected in plan.expected:
-                results.append(write_recovery(conn, queues, expected, manual=manual))
+                results.append(write_recovery(conn, queues, expected, named=named))
                 on_progress(len(results), len(plan.expected))
         except Exception as error:
             end_reconciliation(conn, number, results, broke_off=str(error))
@@ -77,6 +81,7 @@ def run(
     queues: Queues,
     rules: Rules,
     *,
+    trigger: Trigger = Trigger.MANUAL,
     revision: str | None = None,
     on_progress: Progress = no_progress,
 ) -> Sequence[Result[Recovery]] | None:
@@ -85,9 +90,17 @@ def run(
         if not free:
             return None
         planned = plan(url, queues, rules)
-        if rules.manual and not planned.expected:
+        if rules.named and not planned.expected:
             return []  # the named site is not stuck, so the run is not recorded
-        return apply(url, queues, planned, manual=rules.manual, revision=revision, on_progress=on_progress)
+        return apply(
+            url,
+            queues,
+            planned,
+            named=rules.named,
+            trigger=trigger,
+            revision=revision,
+            on_progress=on_progress,
+        )
 
 
 # Lock between reconciliations; it ends with its holder, even after a kill.

@@ -68,13 +68,13 @@ class Rules:
     missing: Missing = nobody_knows
 
     @property
-    def manual(self) -> bool:
+    def named(self) -> bool:
         return self.site is not None
 
 
 def decide(site: StuckSite, rules: Rules) -> Result[Recovery]:
     """Return the recovery of this site: RECOVERED with the calls to send, or SKIPPED with the reason."""
-    if site.attempts >= rules.max_attempts and not rules.manual:
+    if site.attempts >= rules.max_attempts and not rules.named:
         error = f"; its last error: {site.last_error}" if site.last_error else ""
         return needs_person(site, f"tried {site.attempts} times, it needs a person{error}")
     config, alive = rules.config, rules.alive
@@ -110,7 +110,7 @@ def _ocr(site: StuckSite, rules: Rules, documents: Documents) -> Result[Recovery
     known, there = site.counters["ocr"].total, documents.total
     if there == 0:
         return needs_person(site, f"none of its {known} documents is in the storage")
-    if there < known and not rules.manual:  # a partly mounted disk must not lower the total
+    if there < known and not rules.named:  # a partly mounted disk must not lower the total
         found = f"only {there} of its {known} documents are in the storage"
         return needs_person(site, f"{found}: if that is right, reconcile --site {site.subdomain}")
     done = len(documents.texts)

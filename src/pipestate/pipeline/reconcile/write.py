@@ -12,7 +12,7 @@ from pipestate.ledger.history import Entry, Source, Wanted
 from pipestate.ledger.record import who
 from pipestate.ledger.tables import in_utc
 from pipestate.pipeline.counters import forget_claim, record_claim
-from pipestate.pipeline.planning import RECONCILED, Result, SubjectOutcome, count
+from pipestate.pipeline.planning import RECONCILED, Result, SubjectOutcome, Trigger, count
 from pipestate.pipeline.queues.port import Queues
 from pipestate.pipeline.reconcile.decide import Action, Recovery
 from pipestate.pipeline.schema import pipeline_job, pipeline_reconciliation, sites
@@ -24,10 +24,10 @@ KIND = "reconciliation"
 DETAILS = 1000
 
 
-def begin_reconciliation(conn: Connection, *, manual: bool, revision: str | None) -> int:
+def begin_reconciliation(conn: Connection, *, trigger: Trigger, revision: str | None) -> int:
     """Record the start of a run; return its id. A run without an end was killed or aborted."""
     table = pipeline_reconciliation
-    values = {"triggered_by": "manual" if manual else "cron", "actor": who(), "revision": revision}
+    values = {"triggered_by": trigger.value, "actor": who(), "revision": revision}
     with conn.begin():
         if not inspect(conn).has_table(table.name):
             message = "this database has no account of reconciliations yet: run alembic upgrade 0003 first"
@@ -87,7 +87,7 @@ history = Source((KIND,), _lines)
 
 
 def write_recovery(
-    conn: Connection, queues: Queues, expected: Result[Recovery], *, manual: bool
+    conn: Connection, queues: Queues, expected: Result[Recovery], *, named: bool
 ) -> Result[Recovery]:
     """Carry out a decision. The calls are sent inside the transaction, so a refusing queue rolls it back.
 
@@ -101,7 +101,7 @@ def write_recovery(
         with conn.begin():
             for setting in PREPARE[conn.dialect.name]:
                 conn.exec_driver_sql(setting)
-            if not _take(conn, recovery, manual=manual):
+            if not _take(conn, recovery, named=named):
                 return Result(recovery, SubjectOutcome.SKIPPED, "it has moved on meanwhile")
             queues.send(recovery.calls)
     except DBAPIError as error:
@@ -111,7 +111,7 @@ def write_recovery(
     return expected
 
 
-def _take(conn: Connection, recovery: Recovery, *, manual: bool) -> bool:
+def _take(conn: Connection, recovery: Recovery, *, named: bool) -> bool:
     """Write the decision; return False if the site changed after the decision."""
     site = recovery.site
     same = (
@@ -133,7 +133,7 @@ def _take(conn: Connection, recovery: Recovery, *, manual: bool) -> bool:
     if conn.execute(update(sites).where(*same).values(values)).rowcount == 0:
         return False
     _set_keys(conn, recovery)
-    if manual:
+    if named:
         forget_claim(conn, site.subdomain)
     if claims or not site.claimed:  # else the jobs' own claim has counted this attempt
         record_claim(conn, site.subdomain, site.stage)

@@ -1,11 +1,12 @@
 """What every implementation of the queue port promises, over each of them."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from pipestate.core.errors import Unreachable
-from pipestate.pipeline.planning import SubjectOutcome
+from pipestate.pipeline.planning import Result, SubjectOutcome
 from pipestate.pipeline.queues import clear
 from pipestate.pipeline.queues.port import Blocked, Call, Destination, Obstacle, Queues, State
 from support.queue_scene import lines
@@ -70,10 +71,15 @@ def test_depths_count_each_queue(jobs: QueueBed, queues: Queues) -> None:
 def put_blocked(jobs: QueueBed) -> list[Blocked]:
     """A job of each obstacle, and others around them."""
     jobs.put("queued", "ocr_page_job")
-    jobs.put("failed", "split_pdf_job")
+    other = jobs.put("failed", "split_pdf_job")
     coordinator = jobs.put("deferred", "ocr_complete_coordinator")
     page = jobs.put("failed", "ocr_page_job")
-    return [Blocked(coordinator, DEFERRED), Blocked(page, FAILED)]
+    return [
+        Blocked(coordinator, DEFERRED),
+        *sorted(
+            (Blocked(other, FAILED, other="split_pdf_job"), Blocked(page, FAILED)), key=lambda job: job.id
+        ),
+    ]
 
 
 def test_reading_changes_nothing(jobs: QueueBed, queues: Queues) -> None:
@@ -85,30 +91,45 @@ def test_reading_changes_nothing(jobs: QueueBed, queues: Queues) -> None:
     assert jobs.everything() == before
 
 
-def test_clear_takes_what_blocks_and_only_that(jobs: QueueBed, queues: Queues, file: Path) -> None:
+def by_id(jobs: Iterable[Blocked]) -> list[Blocked]:
+    return sorted(jobs, key=lambda job: (job.obstacle is FAILED, job.id))
+
+
+def test_clear_takes_its_functions_and_says_what_it_leaves(
+    jobs: QueueBed, queues: Queues, file: Path
+) -> None:
     blocked = put_blocked(jobs)
+    (other,) = [job for job in blocked if job.other]
     before = jobs.everything()
     plan = clear.plan(queues, (DEFERRED, FAILED))
-    assert [result.subject for result in plan.expected] == blocked
+    assert by_id(result.subject for result in plan.expected) == blocked
     results = clear.apply(queues, plan, file)
     assert results == plan.expected
-    assert queues.blocked([DEFERRED, FAILED]) == []
+    assert queues.blocked([DEFERRED, FAILED]) == [other]
     assert len(lines(file)) == 2
 
     cleared = jobs.everything()
     assert cleared != before
-    assert clear.apply(queues, clear.plan(queues, (DEFERRED, FAILED)), file) == []
+    left = [Result(other, SubjectOutcome.SKIPPED)]
+    assert clear.apply(queues, clear.plan(queues, (DEFERRED, FAILED)), file) == left
     assert jobs.everything() == cleared
+
+
+def test_clear_takes_another_function_by_its_name(jobs: QueueBed, queues: Queues, file: Path) -> None:
+    put_blocked(jobs)
+    results = clear.apply(queues, clear.plan(queues, (DEFERRED, FAILED), ["split_pdf_job"]), file)
+    assert [result.outcome for result in results] == [SubjectOutcome.DELETED] * 3
+    assert queues.blocked([DEFERRED, FAILED]) == []
+    assert len(lines(file)) == 3
 
 
 def test_what_was_deleted_by_somebody_else_is_gone(jobs: QueueBed, queues: Queues, file: Path) -> None:
     put_blocked(jobs)
     plan = clear.plan(queues, (DEFERRED, FAILED))
-    before = [
-        result.outcome for result in clear.apply(queues, plan, file, on_exported=lambda _: jobs.lose_all())
-    ]
-    assert before == [SubjectOutcome.GONE] * 2
-    assert [result.outcome for result in clear.apply(queues, plan, file)] == [SubjectOutcome.GONE] * 2
+    lost = sorted([SubjectOutcome.GONE, SubjectOutcome.GONE, SubjectOutcome.SKIPPED])
+    results = clear.apply(queues, plan, file, on_exported=lambda _: jobs.lose_all())
+    assert sorted(result.outcome for result in results) == lost
+    assert sorted(result.outcome for result in clear.apply(queues, plan, file)) == lost
 
 
 def test_progress_is_told_to_its_end(jobs: QueueBed, queues: Queues, file: Path) -> None:

@@ -8,6 +8,7 @@ from sqlalchemy import update
 
 from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.pipeline import UnknownSite
+from pipestate.pipeline.planning import Trigger
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.reconcile import apply, reconcile_lock, run
 from pipestate.pipeline.schema import sites as sites_table
@@ -70,13 +71,13 @@ def test_one_at_a_time(pipeline: Pipeline) -> None:
 def test_each_run_is_in_the_ledger(pipeline: Pipeline) -> None:
     pipeline.put("a.gov", "ocr", ocr_total=1, ocr_completed=1)
     pipeline.put("b.gov", "ocr", ocr_total=3)
-    pipeline.reconcile()
+    assert run(pipeline.database.url, pipeline.jobs.queues, pipeline.rules(), trigger=Trigger.CRON)
     pipeline.reconcile()
     rows = pipeline.database.rows(
         "SELECT triggered_by, found, recovered, skipped, failed, finished_at IS NOT NULL "
         "FROM pipeline_reconciliation ORDER BY id"
     )
-    assert rows == [("cron", 2, 1, 1, 0, 1), ("cron", 1, 0, 1, 0, 1)]
+    assert rows == [("cron", 2, 1, 1, 0, 1), ("manual", 1, 0, 1, 0, 1)]
     details = str(pipeline.database.rows("SELECT details FROM pipeline_reconciliation ORDER BY id")[0])
     assert "none of its 3 documents" in details
 

@@ -186,7 +186,7 @@ def test_nothing_is_sent_past_the_cap_or_beside_what_is_alive(site: StuckSite, r
     busy = any(
         rules.alive.of(SITE, place) for stage in site.step for place in (JOBS[stage], COORDINATORS[stage])
     )
-    if site.attempts >= rules.max_attempts and not rules.manual:
+    if site.attempts >= rules.max_attempts and not rules.named:
         assert result.subject.action is Action.PERSON
     elif busy:
         assert result.subject.action is Action.WAIT
@@ -202,7 +202,7 @@ def test_new_counters_fit_what_is_sent(site: StuckSite, rules: Rules) -> None:
         assert 0 <= after.completed <= after.total
         sent = sum(call.place == JOBS[stage] for call in recovery.calls)
         assert sent == after.total - after.completed
-        if stage != "ocr" or not rules.manual:
+        if stage != "ocr" or not rules.named:
             assert after.total >= site.counters[stage].total, "half a disk must not lower the total"
 
 

@@ -80,7 +80,11 @@ class RqQueues:
                 pipeline.zrange(registry_key(obstacle), 0, -1)
                 (ids,) = pipeline.execute()
             entries = look_up(self.redis, [text(each) for each in ids])
-            found += [Blocked(each.id, obstacle, each.gone) for each in entries if each.blocks(obstacle)]
+            found += [
+                Blocked(each.id, obstacle, each.gone, each.other(obstacle))
+                for each in entries
+                if each.blocks(obstacle)
+            ]
         return found
 
     def export(self, jobs: Sequence[Blocked]) -> Iterator[Exported | SubjectOutcome]:

@@ -109,7 +109,8 @@ def export(redis: "Redis", jobs: Sequence[Blocked]) -> Iterator[Exported | Subje
                 continue
             call = read_call(decompressed(fields.get(b"data", b"")))
             entry = RegistryEntry(job.id, call, b"data" not in fields, text(fields.get(b"status", b"")))
-            if score is None or entry.gone != job.dangling or not entry.blocks(job.obstacle):
+            blocks = entry.blocks(job.obstacle) and entry.other(job.obstacle) is None
+            if score is None or entry.gone != job.dangling or not blocks:
                 yield SubjectOutcome.CHANGED
                 continue
             group = text(fields.get(b"group_id", b""))

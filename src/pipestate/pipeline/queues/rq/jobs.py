@@ -112,6 +112,9 @@ def _reason(error: Exception) -> str:
 # Calls of RQ's jobs.
 
 
+UNREADABLE = "unreadable"  # in place of a function, if neither serializer wrote the call
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
     """A function by its import path, and the site of the call: the keyword, or the first argument."""
@@ -179,14 +182,17 @@ class RegistryEntry:
     status: str = ""
 
     def blocks(self, obstacle: Obstacle) -> bool:
-        """Check whether the entry blocks: a job of that function in that state, or a dangling id.
+        """Check whether the entry blocks: a job in that state, or a dangling id.
 
         RQ keeps stopped jobs among the failed; any other status means a moved job.
         """
-        if self.call is None or self.gone:
-            return self.gone
         stopped = obstacle.state is State.FAILED and self.status == "stopped"
-        return self.call.name == obstacle.function and (self.status == obstacle.state or stopped)
+        return self.gone or self.status == obstacle.state or stopped
+
+    def other(self, obstacle: Obstacle) -> str | None:
+        """Return the function of a job that is not the obstacle's."""
+        name = self.call.name if self.call else UNREADABLE
+        return None if self.gone or name == obstacle.function else name
 
 
 def look_up(redis: "Redis", ids: Iterable[str]) -> Iterator[RegistryEntry]:
