@@ -97,8 +97,8 @@ CALL pipestate.drop_table('pipeline_claim', 'pipeline_claim', '0003');
 
 CALL pipestate.drop_table('pipeline_job', 'pipeline_job', '0003');
 
-CALL pipestate.drop_indexes(ARRAY['idx_sites_contradictions', 'idx_sites_legacy_times', 'idx_site_progress_ocr', 'idx_site_progress_touched',
-    'idx_sites_current_stage', 'idx_sites_updated_at', 'idx_sites_coordinator_enqueued']);
+CALL pipestate.drop_indexes(ARRAY['idx_sites_contradictions', 'idx_sites_legacy_times', 'idx_sites_without_stage', 'idx_site_progress_ocr',
+    'idx_site_progress_touched', 'idx_sites_current_stage', 'idx_sites_updated_at', 'idx_sites_coordinator_enqueued']);
 
 CALL pipestate.drop_constraint('sites', 'ck_sites_current_stage');
 
@@ -121,7 +121,7 @@ CALL pipestate.drop_columns('sites',
 
 CALL pipestate.end_revision('0003', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pipestate.record_revision('downgrade', '0003', 'Expand: pipeline state and atomic counters on `sites`.', '46a493b04a81cdb4695289391a6bc99c0fe3c62eb728ac6312e19abc7be10aba', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('downgrade', '0003', 'Expand: pipeline state and atomic counters on `sites`.', '08e1746688b2d3be9c85f37ca51562656a7a1a7a5efc26d6a72c5faee26b8e1d', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0002' WHERE pipestate_alembic_version.version_num = '0003';
 

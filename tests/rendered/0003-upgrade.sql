@@ -266,6 +266,9 @@ CALL pipestate.prepare_index('idx_sites_legacy_times', 'sites', $$(substr(GREATE
   the_needs => ARRAY['last_updated', 'last_deployed', 'last_extracted'], the_types => ARRAY['text', 'varchar'],
   the_revision => '0003');
 
+CALL pipestate.prepare_index('idx_sites_without_stage', 'sites', '(subdomain) WHERE ((current_stage IS NULL) AND (status IS NOT NULL))',
+  the_needs => ARRAY['status'], the_types => ARRAY['text', 'varchar'], the_revision => '0003');
+
 CALL pipestate.prepare_index('idx_site_progress_ocr', 'site_progress', $$(subdomain) WHERE (current_stage = 'ocr')$$,
   the_needs => ARRAY['subdomain', 'current_stage'], the_revision => '0003');
 
@@ -297,6 +300,10 @@ SELECT step FROM pipestate.index_steps('idx_sites_contradictions', 'sites',
 SELECT step FROM pipestate.index_steps('idx_sites_legacy_times', 'sites', $$(substr(GREATEST(replace(last_updated::text COLLATE "C", ' ', 'T'),
   replace(last_deployed::text COLLATE "C", ' ', 'T'), replace(last_extracted::text COLLATE "C", ' ', 'T')), 1, 40))$$,
   the_needs => ARRAY['last_updated', 'last_deployed', 'last_extracted'], the_types => ARRAY['text', 'varchar']) AS step
+  WHERE current_setting('pipestate.part', true) = '0003/4' \gexec
+
+SELECT step FROM pipestate.index_steps('idx_sites_without_stage', 'sites', '(subdomain) WHERE ((current_stage IS NULL) AND (status IS NOT NULL))',
+  the_needs => ARRAY['status'], the_types => ARRAY['text', 'varchar']) AS step
   WHERE current_setting('pipestate.part', true) = '0003/4' \gexec
 
 SELECT step FROM pipestate.index_steps('idx_site_progress_ocr', 'site_progress', $$(subdomain) WHERE (current_stage = 'ocr')$$,
@@ -338,6 +345,9 @@ CALL pipestate.finish_index('idx_sites_contradictions', 'sites',
 CALL pipestate.finish_index('idx_sites_legacy_times', 'sites', $$(substr(GREATEST(replace(last_updated::text COLLATE "C", ' ', 'T'),
   replace(last_deployed::text COLLATE "C", ' ', 'T'), replace(last_extracted::text COLLATE "C", ' ', 'T')), 1, 40))$$,
   the_needs => ARRAY['last_updated', 'last_deployed', 'last_extracted'], the_types => ARRAY['text', 'varchar']);
+
+CALL pipestate.finish_index('idx_sites_without_stage', 'sites', '(subdomain) WHERE ((current_stage IS NULL) AND (status IS NOT NULL))',
+  the_needs => ARRAY['status'], the_types => ARRAY['text', 'varchar']);
 
 CALL pipestate.finish_index('idx_site_progress_ocr', 'site_progress', $$(subdomain) WHERE (current_stage = 'ocr')$$,
   the_needs => ARRAY['subdomain', 'current_stage']);
@@ -423,7 +433,7 @@ COMMENT ON COLUMN sites.coordinator_enqueued IS 'Claimed by the job that finishe
 
 CALL pipestate.end_revision('0003', 'upgrade', 'refuse', NULL, '', false);
 
-CALL pipestate.record_revision('upgrade', '0003', 'Expand: pipeline state and atomic counters on `sites`.', '46a493b04a81cdb4695289391a6bc99c0fe3c62eb728ac6312e19abc7be10aba', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('upgrade', '0003', 'Expand: pipeline state and atomic counters on `sites`.', '08e1746688b2d3be9c85f37ca51562656a7a1a7a5efc26d6a72c5faee26b8e1d', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0003' WHERE pipestate_alembic_version.version_num = '0002';
 

@@ -113,7 +113,7 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
--- The gate sites-consolidation/readiness of revision 0006: runbooks/sites-consolidation.md:709
+-- The gate sites-consolidation/readiness of revision 0006: runbooks/sites-consolidation.md:767
 -- Each check below is evaluated now, read-only. Where one does not hold, the script ends at judge_gate,
 -- and nothing of this revision is done.
 
@@ -129,44 +129,57 @@ CALL pipestate.begin_gate(
   path => pg_catalog.current_schemas(false),
   timeout => '30s',
   may_be_gone => true,
-  sha256 => 'a76e541bdc33fe338f54b293262f2bcdaaa06f92105164a8118e3a28d10eecc4',
-  files => '{"0001": "575c1a1322c8dda8b9825532d0502962", "0002": "d4d756ea5e91d884e8f712b5bea13e5d", "0003": "c3e6b26bc98e502a507e8cedd4a6e893", "0004": "c69c87298f87106d2ab04d1d2647dfe3", "0005": "3b9bd5f8908cca77e3109dc790125363", "0006": "cd276dcfefae782c874e1087cd4966f8", "0007": "96ce932b94c5fae997a3abfa3131a224"}',
+  sha256 => '32c7061f7d0f159fce12c7fa1cebf833ce7a1ff0a4f51a2550ef9e6f2e57c86b',
+  files => '{"0001": "575c1a1322c8dda8b9825532d0502962", "0002": "d4d756ea5e91d884e8f712b5bea13e5d", "0003": "5521ad0a06d583a23689ce3137ab90f0", "0004": "c69c87298f87106d2ab04d1d2647dfe3", "0005": "3b9bd5f8908cca77e3109dc790125363", "0006": "cd276dcfefae782c874e1087cd4966f8", "0007": "8ce55d4e671f9b45f1206a7d9975b163"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0005']::text[]);
 
-CALL pipestate.evaluate_check('0006', 1, 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:731', $check_1$
+CALL pipestate.evaluate_check('0006', 1, 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:790', $check_1$
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND coalesce(text_sha256, '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837') = '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837' AND age_seconds < 86400
 $check_1$);
 
-CALL pipestate.evaluate_check('0006', 2, 'old-columns-unread', 'people >= 1', 'runbooks/sites-consolidation.md:733', $check_2$
+CALL pipestate.evaluate_check('0006', 2, 'old-columns-unread', 'people >= 1', 'runbooks/sites-consolidation.md:792', $check_2$
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'old-columns-unread' AND coalesce(text_sha256, '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe') = '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe' AND age_seconds < 1209600
 $check_2$);
 
-CALL pipestate.evaluate_check('0006', 3, 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:828', $check_3$
-SELECT count(*) AS runs, max(found) AS most_found,
-       ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
-FROM (SELECT r.found, r.finished_at FROM pipeline_reconciliation r
-      WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
-      ORDER BY r.finished_at DESC, r.id DESC LIMIT 10) AS latest
+CALL pipestate.evaluate_check('0006', 3, 'sites-without-stage', 'rows = 0', 'runbooks/sites-consolidation.md:887', $check_3$
+-- The first row stands in for the column of an application that never had it.
+SELECT 'its only state is status' AS fault, lost.*
+FROM (SELECT NULL::text AS status) AS otherwise
+CROSS JOIN LATERAL (
+  SELECT subdomain, status FROM sites WHERE current_stage IS NULL AND status IS NOT NULL
+) AS lost
+ORDER BY lost.subdomain
 $check_3$);
 
-CALL pipestate.evaluate_check('0006', 4, 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:854', $check_4$
+CALL pipestate.evaluate_check('0006', 4, 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:908', $check_4$
+SELECT count(*) AS runs, max(found) AS most_found,
+       ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
+FROM (SELECT max(r.found) AS found, max(r.finished_at) AS finished_at
+      FROM pipeline_reconciliation r
+      WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
+      GROUP BY floor(extract(epoch FROM r.finished_at)::numeric / 900.0)
+      ORDER BY finished_at DESC LIMIT 10) AS latest
+$check_4$);
+
+CALL pipestate.evaluate_check('0006', 5, 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:940', $check_5$
 SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
+                        AND (recovered > 0 OR finished_at IS NULL)
                         AND started_at > now() - interval '7 days') AS interventions,
        trunc(extract(epoch FROM now() - min(started_at))::numeric / 86400.0, 2) AS days_on_record
 FROM pipeline_reconciliation
-$check_4$);
+$check_5$);
 
-CALL pipestate.evaluate_check('0006', 5, 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:875', $check_5$
+CALL pipestate.evaluate_check('0006', 6, 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:963', $check_6$
 SELECT CASE WHEN p.updated_at > now() - interval '24 hours' THEN 'updated within 24 hours'
             ELSE 'begun within 24 hours' END AS fault,
        p.subdomain, p.current_stage, p.updated_at, p.started_at
 FROM site_progress p
 WHERE greatest(p.updated_at, p.started_at) > now() - interval '24 hours'
 ORDER BY coalesce(p.updated_at, p.started_at) DESC, p.subdomain
-$check_5$, again => true);
+$check_6$, again => true);
 
-CALL pipestate.evaluate_check('0006', 6, 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:894', $check_6$
+CALL pipestate.evaluate_check('0006', 7, 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:982', $check_7$
 -- The first row stands in for a column that this application never had.
 SELECT 'written within 36 hours' AS fault, late.*
 FROM (SELECT NULL::text AS last_updated, NULL::text AS last_deployed, NULL::text AS last_extracted,
@@ -187,9 +200,9 @@ CROSS JOIN LATERAL (
           AND replace(last_extracted::text COLLATE "C", ' '::text, 'T'::text) > since))
 ) AS late
 ORDER BY late.subdomain
-$check_6$);
+$check_7$);
 
-CALL pipestate.evaluate_check('0006', 7, 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:927', $check_7$
+CALL pipestate.evaluate_check('0006', 8, 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:1015', $check_8$
 WITH going (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
   UNION ALL
@@ -232,23 +245,23 @@ WHERE g.number = 0
            AND n.nspname !~ '^(pg_|pipestate|information_schema$)'
            AND strpos(f.body, lower(c.relname::text)) > 0))
 ORDER BY 2, 3
-$check_7$);
-
-CALL pipestate.evaluate_check('0006', 8, 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:1007', $check_8$
-SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
-ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
 $check_8$);
 
-CALL pipestate.evaluate_check('0006', 9, 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:1075', $check_9$
+CALL pipestate.evaluate_check('0006', 9, 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:1095', $check_9$
+SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
+$check_9$);
+
+CALL pipestate.evaluate_check('0006', 10, 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:1163', $check_10$
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
                       / nullif(CAST(count(*) AS numeric), 0.0), 2), 0.0) AS stuck_pct
 FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS stuck
       FROM sites
       WHERE current_stage::text < 'completed' OR current_stage::text > 'completed') AS in_flight
-$check_9$);
+$check_10$);
 
-CALL pipestate.evaluate_check('0006', 10, 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:1076', $check_10$
+CALL pipestate.evaluate_check('0006', 11, 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:1164', $check_11$
 WITH stuck AS (
   SELECT count(*) AS sites FROM sites
   WHERE (current_stage::text < 'completed' OR current_stage::text > 'completed')
@@ -262,18 +275,18 @@ SELECT stuck.sites AS stuck, known.sites AS total,
        coalesce(trunc(100.0 * CAST(known.sites - stuck.sites AS numeric)
                       / nullif(CAST(known.sites AS numeric), 0.0), 2), 100.0) AS health_score
 FROM stuck, known
-$check_10$);
+$check_11$);
 
-CALL pipestate.evaluate_check('0006', 11, 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:1077', $check_11$
+CALL pipestate.evaluate_check('0006', 12, 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:1165', $check_12$
 SELECT 'not backfilled' AS fault, p.subdomain, p.stage_total, p.stage_completed, p.updated_at
 FROM site_progress p
 JOIN sites s ON s.subdomain::text = p.subdomain::text
 WHERE p.current_stage::text = 'ocr' AND s.current_stage IS NULL
   AND (p.updated_at IS NULL OR p.updated_at < now() - interval '2 hours')
 ORDER BY p.updated_at NULLS FIRST, p.subdomain
-$check_11$);
+$check_12$);
 
-CALL pipestate.judge_gate('0006', 11);
+CALL pipestate.judge_gate('0006', 12);
 
 -- lock site_progress where needed: 200 ms at a time, for up to 60 s
 CALL pipestate.lock_tables(ARRAY['site_progress'],
