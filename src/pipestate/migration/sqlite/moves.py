@@ -13,6 +13,7 @@ from typing import Any
 from pipestate.migration import sql
 from pipestate.runbook.statement import Token, tokens
 
+PREFIX = "pipestate_archive_"  # tables that keep dropped rows and values: what is there is not lost
 _COLUMNS = "SELECT name, type FROM pragma_table_xinfo(?) WHERE hidden NOT IN (2, 3)"
 
 
@@ -135,10 +136,11 @@ class Moves:
             effect()
 
     def losses_of(self, origin: _Origin, after: SqliteCatalogue) -> list[str]:
-        """Say for each column that still holds the values, in the table's old or current name, what was lost."""
+        """Say what was lost in each column that still holds the values, in the table itself or hidden by a soft drop."""
+        hidden = {table for table in self.held if table.startswith(PREFIX)}
         return [
             origins[origin]
-            for table in {origin[0], self.names[origin[0]]} & after.tables.keys()
+            for table in ({origin[0], self.names[origin[0]]} | hidden) & after.tables.keys()
             for column, origins in self.held.get(table, {}).items()
             if origin in origins and column in after.tables[table].columns
         ]
