@@ -1,0 +1,1 @@
+"""Plans as data: what pipestate will ask a database, and do to it, before anything runs."""

@@ -1,0 +1,213 @@
+"""Compilation of a check: its query and its criterion become one SELECT that returns the verdict.
+
+`verify`, the gate of a migration, the gate in a script and SQLite run this SELECT; nothing else judges a check. Its
+columns are `outcome`, `message`, `rows`, and the row that was compared: on PostgreSQL as JSON in `observed`, on
+SQLite as the columns that follow.
+
+NULL, NaN and infinite numbers fail. A comparison that would be a guess is errored: a text for a number, a date for a
+text, several rows for one. Text compares by code points.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from pipestate.runbook.criterion import ROWS, Comparison, Requirement, literal
+from pipestate.runbook.model import POSTGRESQL, SQLITE
+
+LONGEST = 80  # characters of a text in a message
+SEVERAL = (
+    "the query returned more than one row; comparing a column needs exactly one: aggregate in the query, "
+    "or require `rows`"
+)
+COUNT_OR_COLUMN = "`rows` is the number of rows, and the query returns a column of that name: rename it"
+# A column `rows` of the query makes the bare name ambiguous, so its value is never taken for the number of rows.
+_NO_COLUMN_ROWS = "CROSS JOIN (SELECT 1 AS rows) AS one WHERE rows = 1"
+_LEDGER = re.compile(r"(?i)\bpipestate[._]")
+
+
+class Dialect(Protocol):
+    """Expressions that the engines write differently. `row` is a column of the query's only row."""
+
+    def value(self, row: str) -> str: ...
+    def kind(self, row: str) -> str: ...
+    def shown(self, value: str, kind: str) -> str: ...
+    def is_finite(self, value: str, kind: str) -> str: ...
+    def number(self, value: str) -> str: ...
+    def in_code_points(self, value: str) -> str: ...
+    def is_true(self, value: str) -> str: ...
+
+    TRUTHS: str
+    JOINED: str
+    OBSERVED: str
+    UNOBSERVED: str
+
+
+def compile_criterion(sql: str, require: Requirement, dialect: str) -> str:
+    """Write the SELECT that judges a query by a criterion."""
+    counted = [each for each in require.comparisons if each.column == ROWS]
+    compared = [each for each in require.comparisons if each.column != ROWS]
+    if compared:
+        return _compare_row(sql, require, counted, compared, DIALECTS[dialect])
+    return (
+        f"SELECT CASE WHEN {_all_of(counted)} THEN 'passed' ELSE 'failed' END AS outcome,\n"
+        f"       {_count_message(counted)} AS message, rows{DIALECTS[dialect].UNOBSERVED}\n"
+        f"FROM (SELECT count(*) AS rows FROM (\n{sql}\n"
+        f") AS the_query {_NO_COLUMN_ROWS}) AS the_rows"
+    )
+
+
+def _compare_row(
+    sql: str,
+    require: Requirement,
+    counted: Sequence[Comparison],
+    compared: Sequence[Comparison],
+    dialect: Dialect,
+) -> str:
+    """Write the SELECT for a criterion that names columns: the query must return exactly one row."""
+    names = list(dict.fromkeys(each.column for each in compared))
+    values = ",\n       ".join(
+        f"{dialect.value(row)} AS v{number}, {dialect.kind(row)} AS k{number}"
+        for number, row in enumerate((f"the_result.{name}" for name in names), start=1)
+    )
+    judged = "\n  UNION ALL ".join(
+        _compare(place, each, names.index(each.column) + 1, dialect)
+        for place, each in enumerate(compared, start=1)
+    )
+    nothing = "nothing recorded yet" if _LEDGER.search(sql) else "no row"
+    said = "the_verdict.message"
+    cases = [
+        (f"NOT ({_all_of(counted)})", "'failed'", _count_message(counted)) if counted else None,
+        (
+            "the_rows.rows = 1",
+            "the_verdict.outcome",
+            f"{_count_message(counted)} || '; ' || {said}" if counted else said,
+        ),
+        ("the_rows.rows = 0", "'failed'", text(f"{nothing}, required {require.text}")),
+    ]
+    outcome = " ".join(f"WHEN {case[0]} THEN {case[1]}" for case in cases if case)
+    message = "\n            ".join(f"WHEN {case[0]} THEN {case[2]}" for case in cases if case)
+    only = _NO_COLUMN_ROWS if counted else "LIMIT 2"
+    return (
+        f"WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (\n{sql}\n) AS the_query {only}),\n"
+        "the_rows AS (SELECT count(*) AS rows FROM the_result),\n"
+        f"the_values AS (SELECT {values}\n  FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1),\n"
+        f"the_verdict AS (SELECT outcome, {dialect.JOINED} AS message FROM (\n  {judged}\n"
+        "  ) AS each_comparison GROUP BY outcome ORDER BY outcome LIMIT 1)\n"
+        f"SELECT CASE {outcome} ELSE 'errored' END AS outcome,\n"
+        f"       CASE {message}\n            ELSE {text(SEVERAL)} END AS message, the_rows.rows{dialect.OBSERVED}\n"
+        "FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1"
+    )
+
+
+def _compare(place: int, comparison: Comparison, column: int, dialect: Dialect) -> str:
+    """Write the SELECT of one comparison; `errored` sorts before `failed` and `passed`."""
+    value, kind, required = f"v{column}", f"k{column}", comparison.value
+    if isinstance(required, bool):
+        fits, what = f"{kind} = 'boolean' OR {value} IN ({dialect.TRUTHS})", "a boolean"
+        holds = f"{'' if (comparison.op == '=') == required else 'NOT '}{dialect.is_true(value)}"
+    elif isinstance(required, str):
+        fits, what = f"{kind} = 'text'", "a text"
+        holds = f"{dialect.in_code_points(value)} {_sql(comparison.op)} {literal(required)}"
+    else:
+        fits, what = f"{kind} = 'number'", "a number"
+        holds = f"{dialect.number(value)} {_sql(comparison.op)} {literal(required)}"
+    said = text(f"{comparison.column} is ")
+    return (
+        f"SELECT {place} AS place, CASE WHEN {value} IS NULL OR NOT {dialect.is_finite(value, kind)} THEN 'failed' "
+        f"WHEN NOT ({fits}) THEN 'errored'\n    WHEN {holds} THEN 'passed' ELSE 'failed' END AS outcome,\n"
+        f"    {said} || {dialect.shown(value, kind)} || {text(f', required {comparison.required}')} AS message,\n"
+        f"    ': a value of type ' || {kind} || {text(f' cannot be compared with {what}')} AS fault FROM the_values"
+    )
+
+
+def _all_of(counted: Sequence[Comparison]) -> str:
+    return " AND ".join(f"the_rows.rows {_sql(each.op)} {literal(each.value)}" for each in counted)
+
+
+def _count_message(counted: Sequence[Comparison]) -> str:
+    """Write the message on the number of rows; it names each comparison."""
+    required = " and ".join(each.required for each in counted)
+    return f"'rows is ' || the_rows.rows || {text(f', required {required}')}"
+
+
+def _sql(op: str) -> str:
+    return "<>" if op == "!=" else op
+
+
+def text(value: str) -> str:
+    """Write a text as SQL.
+
+    >>> text("it's")
+    "'it''s'"
+    """
+    return "'" + value.replace("'", "''") + "'"
+
+
+class _PostgreSQL:
+    TRUTHS = "'0', '1'"
+    JOINED = "string_agg(message || CASE outcome WHEN 'errored' THEN fault ELSE '' END, '; ' ORDER BY place)"
+    OBSERVED = ", to_json(the_result)::text AS observed"
+    UNOBSERVED = ", NULL AS observed"
+
+    def value(self, row: str) -> str:
+        return f"{row}::text"
+
+    def kind(self, row: str) -> str:
+        return (
+            f"CASE WHEN json_typeof(to_json({row})) <> 'string' THEN json_typeof(to_json({row}))\n"
+            f"         WHEN (SELECT typcategory IN ('S', 'E', 'Z') FROM pg_type WHERE oid = pg_typeof({row})) THEN 'text'\n"
+            f"         ELSE pg_typeof({row})::text END"
+        )
+
+    def shown(self, value: str, kind: str) -> str:
+        return (
+            f"CASE WHEN {kind} = 'number' THEN regexp_replace({value}, '(\\.[0-9]+?)0+$', '\\1') "
+            f"WHEN {kind} = 'boolean' THEN {value}\n    ELSE quote_nullable(left({value}, {LONGEST})) END"
+        )
+
+    def is_finite(self, value: str, kind: str) -> str:
+        return f"({kind} = 'text' OR {value} NOT IN ('NaN', 'Infinity', '-Infinity'))"
+
+    def number(self, value: str) -> str:
+        return f"{value}::numeric"
+
+    def in_code_points(self, value: str) -> str:
+        return f'{value} COLLATE "C"'
+
+    def is_true(self, value: str) -> str:
+        return f"{value} IN ('true', '1')"
+
+
+class _Sqlite:
+    TRUTHS = "0, 1"
+    JOINED = "group_concat(message || CASE outcome WHEN 'errored' THEN fault ELSE '' END, '; ')"
+    OBSERVED = ", the_result.*"
+    UNOBSERVED = ""
+
+    def value(self, row: str) -> str:
+        return row
+
+    def kind(self, row: str) -> str:
+        return f"CASE typeof({row}) WHEN 'integer' THEN 'number' WHEN 'real' THEN 'number' ELSE typeof({row}) END"
+
+    def shown(self, value: str, kind: str) -> str:
+        return (
+            f"CASE {kind} WHEN 'number' THEN CAST({value} AS TEXT) WHEN 'text' THEN quote(substr({value}, 1, {LONGEST})) "
+            f"ELSE quote({value}) END"
+        )
+
+    def is_finite(self, value: str, kind: str) -> str:
+        return f"({kind} <> 'number' OR abs({value}) < 9e999)"
+
+    def number(self, value: str) -> str:
+        return value
+
+    def in_code_points(self, value: str) -> str:
+        return f"{value} COLLATE BINARY"
+
+    def is_true(self, value: str) -> str:
+        return f"{value} = 1"
+
+
+DIALECTS: Mapping[str, Dialect] = {POSTGRESQL: _PostgreSQL(), SQLITE: _Sqlite()}
