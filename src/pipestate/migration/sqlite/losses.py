@@ -128,7 +128,8 @@ def _of_table(
         yield Loss(LossKind.ROWS, old.name)
     for column, lost in left.items():
         if not lost:
-            yield Loss(LossKind.COLUMN, f"{old.name}.{column}")
+            is_archived = moves.is_archived((name, column), after)
+            yield Loss(LossKind.COLUMN, f"{old.name}.{column}", is_archived=is_archived)
         elif all(lost):
             yield Loss(LossKind.VALUES, f"{old.name}.{column}", detail=lost[0])
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from pipestate.ledger.tables import SCHEMA
 from pipestate.migration import sql
 from pipestate.runbook.statement import Token, tokens
 
@@ -142,6 +143,16 @@ class Moves:
             for column, origins in self.held.get(table, {}).items()
             if origin in origins and column in after.tables[table].columns
         ]
+
+    def is_archived(self, origin: _Origin, after: SqliteCatalogue) -> bool:
+        """Say whether this step has copied the column into the archive, where a restore finds it."""
+        copy = f"{SCHEMA}_archive_{origin[0]}_columns"
+        return any(
+            table.startswith(copy)
+            and table in after.tables
+            and any(not origins.get(origin, "lost") for origins in columns.values())
+            for table, columns in self.held.items()
+        )
 
     def _alter(
         self, driver: sqlite3.Connection, words: list[Token], keywords: list[str]
