@@ -36,11 +36,13 @@ ALONE = (
     "with op.get_context().autocommit_block():\n    op.execute('CREATE TABLE early (id integer)')\n"
     "    op.execute('DROP TABLE items')"
 )
+BLOCK = "with op.get_context().autocommit_block():\n    op.execute({!r})\n"
 BODIES = {
     "whole": LOSS,
     "a part before": PART + LOSS,
     "a part": ALONE,
     "after a bare commit": "op.execute('COMMIT')\n" + LOSS,
+    "after a block that reads": BLOCK.format("SELECT count(*) FROM orders WHERE id IN (1)") + LOSS,
     "a bare commit behind a part": "op.execute('CREATE TABLE early (id integer)')\nop.execute('COMMIT')\n"
     + LOSS,
 }
@@ -71,6 +73,27 @@ def test_a_loss_says_what_stays(filled: Guarded, environment: str, body: str) ->
         )[0]
         assert ("CREATE TABLE early" in told) == ("early" in after), failed
         assert ("INSERT INTO orders" in told) == ("77" in after), failed
+
+
+QUERIES = {
+    "into": "SELECT 1 AS id INTO early",
+    "a function": "SELECT tidy_up()",
+    "a quoted function": 'SELECT public."tidy_up"() AS x',
+    "explain": "EXPLAIN ANALYZE INSERT INTO orders VALUES (7)",
+}
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_a_query_that_writes_stays_too(pg: Database, tmp_path: Path, query: str) -> None:
+    project = make_filled(pg, tmp_path)
+    pg.run(
+        "CREATE FUNCTION tidy_up() RETURNS integer LANGUAGE sql AS 'INSERT INTO orders VALUES (7) RETURNING id'"
+    )
+    before = dump(pg)
+    project.write("b1", BLOCK.format(query) + "op.drop_table('items')")
+    failed = str(project.attempt())
+    assert dump(pg) != before
+    assert f"only the rest was rolled back: it had committed `{query}`" in failed
 
 
 @pytest.mark.parametrize("environment", ["generic", "per_migration"])
@@ -149,6 +172,10 @@ def run_alembic(project: Guarded, *arguments: str) -> subprocess.CompletedProces
 
 @pytest.fixture
 def filled(database: Database, tmp_path: Path) -> Guarded:
+    return make_filled(database, tmp_path)
+
+
+def make_filled(database: Database, tmp_path: Path) -> Guarded:
     project = open_guarded(tmp_path, database)
     project.write(
         "a0",
