@@ -10,6 +10,7 @@ import pytest
 
 from attacks.attacked import install_ledger
 from attacks.guarded import Guarded, open_guarded
+from attacks.psql import feed
 from support.programs import run_program
 from support.runbook_samples import block, page
 from support.servers import Database, postgres_binary
@@ -118,6 +119,31 @@ def test_a_gate_that_is_closed_says_what_the_run_had_committed(filled: Guarded, 
     failed = str(filled.attempt())
     assert "it had committed `CREATE TABLE early (id integer)`" in failed, failed
     assert "early" in dump(filled.database)
+
+
+@pytest.mark.parametrize("end", ["loss", "gate"])
+@pytest.mark.parametrize(
+    "part", ["", PART, BLOCK.format("SELECT 1 AS id INTO early")], ids=["whole", "part", "query"]
+)
+def test_a_script_says_that_its_transaction_is_rolled_back(
+    pg: Database, tmp_path: Path, part: str, end: str
+) -> None:
+    """A part of the same revision is committed by then."""
+    project = make_filled(pg, tmp_path)
+    (project.root / "runbooks").mkdir(exist_ok=True)
+    (project.root / "runbooks" / "book.md").write_text(
+        page(block("SELECT 0 AS x"), name="book", front="  one: {}\n")
+    )
+    install_ledger(pg, project.root)
+    gate = "with gate('book/one', lock=['items'], revision=revision):\n    op.drop_table('items')"
+    before = dump(pg)
+    project.write("b1", part + (gate if end == "gate" else LOSS), top="from pipestate.gate import gate")
+    said = feed(pg, project.script())
+    assert (dump(pg) == before) == (part == "")
+    assert project.version() == "a0"
+    assert "so this transaction is rolled back; earlier COMMITs stay" in said
+    assert "so it was rolled back" not in said
+    assert "nothing of this revision" not in said
 
 
 def test_a_closed_gate_behind_a_commit_of_an_earlier_revision_does_not_promise_the_whole_run(
