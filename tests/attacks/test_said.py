@@ -14,6 +14,7 @@ from attacks.psql import feed
 from support.programs import run_program
 from support.runbook_samples import block, page
 from support.servers import Database, postgres_binary
+from support.shop_project import open_shop
 
 LEDGER = r"pipestate|alembic_version"
 
@@ -163,6 +164,32 @@ def test_a_closed_gate_behind_a_commit_of_an_earlier_revision_does_not_promise_t
     )
     stays = "all of this run since its last commit, which an earlier revision made, is rolled back"
     assert ("the revisions before it stay" if filled.database.is_sqlite else stays) in failed, failed
+
+
+PART_OF_CONTRACT = """
+
+def upgrade():
+    from alembic import op
+
+    with op.get_context().autocommit_block():
+        op.execute("CREATE TABLE early (id integer)")
+    contract.upgrade()
+"""
+
+
+def test_a_contract_that_is_refused_says_what_it_changed_itself(database: Database, tmp_path: Path) -> None:
+    """The same revision has committed a part before it."""
+    shop = open_shop(tmp_path, database)
+    revision = shop.root / "migrations" / "versions" / "c3_no_log.py"
+    revision.write_text(revision.read_text() + PART_OF_CONTRACT)
+    shop.upgrade("b2")
+    shop.fill()
+    shop.approve()
+    database.run("CREATE VIEW v AS SELECT old_status FROM orders")
+    with pytest.raises(Exception, match="cannot be dropped while others depend on it") as refused:
+        shop.upgrade("head")
+    assert "early" in shop.tables()
+    assert "nothing was changed" not in str(refused.value)
 
 
 END = "\nfrom pipestate.environment import guard\n\nguard(context)\n"

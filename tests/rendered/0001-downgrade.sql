@@ -511,7 +511,7 @@ BEGIN
     WHERE n.nspname IN ('pipestate', 'pipestate_archive');
   IF ledger.stranger IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', ledger.stranger, current_user);
-  ELSIF ledger.functions IS DISTINCT FROM 'a2c2a56da5dec342d1ccde057d3eab47aa07bbf8dd1ac4c1486b1886830b1d56' THEN
+  ELSIF ledger.functions IS DISTINCT FROM 'e6913589fa9157b2abedd34f6bfbb74cb5ca3664bcf16c84951e5a843a1826ec' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);

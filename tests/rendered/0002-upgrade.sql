@@ -922,7 +922,7 @@ BEGIN
               AND t.oid = d.refobjid AND t.typname = 'soft_drop' AND t.typnamespace = p.pronamespace)),
           pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) AS facts
         FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate')) AS o)
-      IS DISTINCT FROM 'a2c2a56da5dec342d1ccde057d3eab47aa07bbf8dd1ac4c1486b1886830b1d56' THEN
+      IS DISTINCT FROM 'e6913589fa9157b2abedd34f6bfbb74cb5ca3664bcf16c84951e5a843a1826ec' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   CREATE OR REPLACE VIEW pipestate.observed AS
