@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable
 
 from sqlalchemy import Connection
 
-from pipestate.migration.engine import engine_of
 from pipestate.project.graph import Chain
 from pipestate.project.revision_files import changes_ledger, read_contracts
 from pipestate.verify.report import Gate, Report
@@ -27,6 +26,8 @@ def find_obstacles(
 
 
 def _fault(connection: Connection, chain: Chain, id_: str, applied: Collection[str]) -> str | None:
+    from pipestate.migration.engine import engine_of  # it loads Alembic, which most commands do without
+
     pending = [
         revision for revision in chain if revision.id in chain.ancestors([id_]) and revision.id not in applied
     ]
