@@ -148,7 +148,7 @@ def test_what_comes_while_the_lock_is_awaited_is_refused_under_it(
     assert process.returncode != 0
     assert "Traceback" not in err, err
     assert name in err
-    assert "nothing was changed" in err
+    assert "this contract changed nothing" in err
     assert contract.database.rows("SELECT id, old FROM orders") == [(1, "a")]
 
 
@@ -372,7 +372,7 @@ def test_a_role_that_could_not_restore_is_refused_before_the_first_change(
     up = project.alembic("upgrade", "head")
     if said:
         assert said in up.stderr
-        assert "nothing was changed" in up.stderr
+        assert "this contract changed nothing" in up.stderr
     else:
         down = project.alembic("downgrade", "a1")
         assert (up.returncode, down.returncode) == (0, 0), up.stderr + down.stderr

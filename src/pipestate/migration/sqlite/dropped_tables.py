@@ -17,9 +17,9 @@ from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.request import force_reason
 from pipestate.migration.run import current_run
 from pipestate.migration.sqlite import catalog
-from pipestate.migration.sqlite.moves import PREFIX
 from pipestate.migration.sqlite.rebuild import naming
 
+PREFIX = "pipestate_archive_"
 MANIFEST = f"{PREFIX}manifest"
 NO_TRIGGERS = "drop_triggers is for PostgreSQL: on SQLite drop the trigger in the revision itself"
 THEN = "pipestate_then_"
