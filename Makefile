@@ -93,7 +93,7 @@ scale: $(READY) ## measure verify and the contract up to ten million rows, into 
 	@mkdir -p build && rm -f build/scale_verify.json
 	@code=0; \
 	  $(BIN)/python benchmarks/verify.py --sizes $(SIZES) --json build/scale_verify.json || code=1; \
-	  $(BIN)/python benchmarks/writer_stall.py --only migrations --sites 10000000 --rounds 1 || code=1; \
+	  $(BIN)/python benchmarks/writer_wait.py --only migrations --sites 10000000 --rounds 1 || code=1; \
 	  $(BIN)/python benchmarks/_scale_page.py build/scale_verify.json; exit $$code
 
 clean: ## remove the virtual environment and what builds leave behind

@@ -32,7 +32,7 @@ from _common import LEGACY, execute, plain
 from _results import keep
 from pipestate.database.embedded import embedded_server
 from pipestate.database.urls import shipped_root
-from writer_stall import SEED_EXPAND, Load, copy_of, measure
+from writer_wait import SEED_EXPAND, Load, copy_of, measure
 
 LIMIT_MS, WORTH_JUDGING_MS, NOISE_FACTOR, MOST_SLOWED = 500, 300, 5, 1.10
 CHANGES = {
@@ -118,7 +118,7 @@ def migrate(project: Project, database: URL) -> None:
 
 
 def forecast(project: Project, database: URL) -> dict[str, Any]:
-    options = ("--on", plain(database), "--to", project.target, "--max-stall", f"{LIMIT_MS}ms", "--json")
+    options = ("--on", plain(database), "--to", project.target, "--max-wait", f"{LIMIT_MS}ms", "--json")
     found: dict[str, Any] = json.loads(
         run(project, database, "pipestate", "rehearse", *options, codes=(0, 1))
     )

@@ -101,7 +101,7 @@ def test_what_is_refused_before_anything_is_copied(project: Project) -> None:
         (): "exactly one of the two",
         ("--clone", "--on", url): "exactly one of the two",
         ("--on", url, "--keep-clone"): "--keep-clone says how --clone copies",
-        ("--clone", "--schema-only", "--max-stall", "1s"): "--max-stall judges times",
+        ("--clone", "--schema-only", "--max-wait", "1s"): "--max-wait judges times",
         ("--clone", "--max-size", "much"): "write a size such as 500MB or 10GB",
         ("--clone", "--max-size", "1MB"): "above --max-size (1 MB): raise it, or give --on",
         ("--clone", "--to", "b2"): "is at b2, so there is nothing to rehearse",

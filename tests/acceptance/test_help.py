@@ -96,7 +96,7 @@ def test_help_names_every_option_as_it_is_written_however_narrow_it_is(
 def test_a_value_is_shown_as_people_write_it(pages: dict[tuple[str, int], str]) -> None:
     for name, shown in {
         "pipestate purge": "--older-than 30d",
-        "pipestate rehearse": "--max-stall 500ms",
+        "pipestate rehearse": "--max-wait 500ms",
         "pipestate verify": "-o, --output FILE",
         "pipestate attest": "Usage: pipestate attest --by WHO [OPTIONS]",
         "pipestate runbook lint": "Usage: pipestate runbook lint [OPTIONS] [PATH]...",

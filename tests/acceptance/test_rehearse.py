@@ -1,4 +1,4 @@
-"""`pipestate rehearse` in a project whose revisions stall: on a clone, and nowhere else."""
+"""`pipestate rehearse` in a project whose revisions make others wait: on a clone, and nowhere else."""
 
 import json
 import re
@@ -23,7 +23,7 @@ LIMIT = "150ms"
 
 @pytest.fixture
 def project(pg: Database, tmp_path: Path) -> Project:
-    made = lay_out("stalling", tmp_path / "project", pg)
+    made = lay_out("waiting", tmp_path / "project", pg)
     done = made.alembic("upgrade", "a1")
     assert done.returncode == 0, done.stdout + done.stderr
     return made
@@ -51,8 +51,8 @@ def version(database: Database) -> object:
     return database.value("SELECT version_num FROM alembic_version")
 
 
-def test_each_stall_with_its_line_and_what_avoids_it(project: Project, clone: Database) -> None:
-    done = rehearse(project, clone, "--max-stall", LIMIT, "--there-and-back", "--json")
+def test_each_wait_with_its_line_and_what_avoids_it(project: Project, clone: Database) -> None:
+    done = rehearse(project, clone, "--max-wait", LIMIT, "--there-and-back", "--json")
     data = told(done)
     assert (done.returncode, data["ok"], data["before"], data["after"]) == (1, False, "a1", "f6"), done.stderr
     assert (version(clone), version(project.database)) == ("f6", "a1")
@@ -117,7 +117,7 @@ def test_what_is_refused_before_anything_runs(project: Project, clone: Database,
     elsewhere = rehearse(project, clone)
     assert elsewhere.returncode == 2
     assert "is at base, production" in elsewhere.stderr
-    assert rehearse(project, clone, "--max-stall", "soon").returncode == 2
+    assert rehearse(project, clone, "--max-wait", "soon").returncode == 2
     nowhere = rehearse(project, clone, "--format", "markdown", "--output", "nowhere/comment.md")
     assert (nowhere.returncode, "cannot write nowhere/comment.md" in nowhere.stderr) == (2, True)
     assert version(project.database) == "a1"
@@ -250,7 +250,7 @@ def upgrade():
 
 def test_a_new_column_and_an_index_of_one_revision_are_both_found(project: Project, clone: Database) -> None:
     project.write("migrations/versions/b2_index.py", TWICE)
-    data = told(rehearse(project, clone, "--to", "b2", "--max-stall", LIMIT, "--json"))
+    data = told(rehearse(project, clone, "--to", "b2", "--max-wait", LIMIT, "--json"))
     found = {Path(each["source"]).name: each["instead"] for each in data["findings"]}
     assert found["b2_index.py:9"].startswith("the column without its default")
     assert "create_index" in found["b2_index.py:10"]
@@ -301,7 +301,7 @@ def test_revisions_up_to_from_are_applied_and_not_judged(project: Project, clone
     nothing = rehearse(project, clone, "--from", "f6", "--to", "f6")
     assert (nothing.returncode, nothing.stdout) == (2, "")
     assert "nothing is pending behind f6" in nothing.stderr
-    done = rehearse(project, clone, "--from", "c3", "--to", "d4", "--max-stall", LIMIT, "--json")
+    done = rehearse(project, clone, "--from", "c3", "--to", "d4", "--max-wait", LIMIT, "--json")
     data = told(done)
     assert (data["before"], data["after"]) == ("c3", "d4")
     assert [each["revision"] for each in data["revisions"]] == ["d4"]

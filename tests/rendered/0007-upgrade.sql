@@ -145,7 +145,7 @@ CALL pipestate.begin_gate(
   path => pg_catalog.current_schemas(false),
   timeout => '30s',
   may_be_gone => true,
-  sha256 => '32c7061f7d0f159fce12c7fa1cebf833ce7a1ff0a4f51a2550ef9e6f2e57c86b',
+  sha256 => '82b540bb3d27a6de1ae66b9a9e57d9d92b15339dbe9d907976389b0ee0d6ff9a',
   files => '{"0001": "575c1a1322c8dda8b9825532d0502962", "0002": "d4d756ea5e91d884e8f712b5bea13e5d", "0003": "5521ad0a06d583a23689ce3137ab90f0", "0004": "c69c87298f87106d2ab04d1d2647dfe3", "0005": "3b9bd5f8908cca77e3109dc790125363", "0006": "cd276dcfefae782c874e1087cd4966f8", "0007": "8ce55d4e671f9b45f1206a7d9975b163"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0006']::text[]);

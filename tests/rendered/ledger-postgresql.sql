@@ -326,7 +326,7 @@ BEGIN
       files JSONB NOT NULL,
       clone TEXT NOT NULL,
       rows BIGINT DEFAULT 0 NOT NULL,
-      longest_stall_ms FLOAT,
+      longest_wait_ms FLOAT,
       noise_ms FLOAT,
       bounded BOOLEAN,
       ok BOOLEAN,
@@ -352,7 +352,7 @@ BEGIN
            ('files', $def$files JSONB$def$),
            ('clone', $def$clone TEXT$def$),
            ('rows', $def$rows BIGINT DEFAULT 0 NOT NULL$def$),
-           ('longest_stall_ms', $def$longest_stall_ms FLOAT$def$),
+           ('longest_wait_ms', $def$longest_wait_ms FLOAT$def$),
            ('noise_ms', $def$noise_ms FLOAT$def$),
            ('bounded', $def$bounded BOOLEAN$def$),
            ('ok', $def$ok BOOLEAN$def$),
@@ -4047,7 +4047,7 @@ $$;
   CREATE OR REPLACE VIEW pipestate.rehearsed AS
   SELECT DISTINCT ON (f.revision)
          f.revision,
-         r.longest_stall_ms,
+         r.longest_wait_ms,
          r.noise_ms,
          r.bounded,
          r.ok,

@@ -68,12 +68,12 @@ def attestation(phase: str, name: str) -> str:
     )
 
 
-def rehearsal(*revisions: str, sites: int = 150, stall_ms: float = 500, when: str = "29 days ago") -> str:
+def rehearsal(*revisions: str, sites: int = 150, wait_ms: float = 500, when: str = "29 days ago") -> str:
     """A rehearsal of these revisions as they are now, on a clone with so many sites."""
     files = hash_files({revision: FILES[revision] for revision in revisions})
     return (
-        "INSERT INTO pipestate.rehearsal (actor, clone, files, tables, rows, longest_stall_ms, bounded, ok, rehearsed_at) "
-        f"""VALUES ('ops', 'clone', '{json.dumps(files)}', '{{"sites": {sites}}}', {sites}, {stall_ms}, true, true, <{when}>)"""
+        "INSERT INTO pipestate.rehearsal (actor, clone, files, tables, rows, longest_wait_ms, bounded, ok, rehearsed_at) "
+        f"""VALUES ('ops', 'clone', '{json.dumps(files)}', '{{"sites": {sites}}}', {sites}, {wait_ms}, true, true, <{when}>)"""
     )
 
 

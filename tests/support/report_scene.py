@@ -33,7 +33,7 @@ REHEARSED = {
     "files": {"0006": "", "0007": ""},
     "clone": "postgresql://rehearsal/civic",
     "rows": 105_300,
-    "longest_stall_ms": 41.0,
+    "longest_wait_ms": 41.0,
     "noise_ms": 3.0,
     "bounded": True,
     "ok": True,

@@ -203,7 +203,7 @@ class Rehearsed:
     duration_ms: float
     kind: str = REHEARSE
     rows: int = 0
-    longest_stall_ms: float | None = None
+    longest_wait_ms: float | None = None
     noise_ms: float | None = None
     bounded: bool | None = None
     tables: Mapping[str, int] | None = None

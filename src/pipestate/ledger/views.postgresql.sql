@@ -162,7 +162,7 @@ WHERE p.id = (SELECT max(latest.id) FROM pipestate.backfill_progress latest
 CREATE OR REPLACE VIEW pipestate.rehearsed AS
 SELECT DISTINCT ON (f.revision)
        f.revision,
-       r.longest_stall_ms,
+       r.longest_wait_ms,
        r.noise_ms,
        r.bounded,
        r.ok,

@@ -142,7 +142,7 @@ WHERE p.id = (SELECT max(latest.id) FROM pipestate_backfill_progress latest
 -- SQLite has no settings in which a look could say what the files are: nothing counts as rehearsed.
 CREATE VIEW pipestate_rehearsed AS
 SELECT f.key AS revision,
-       r.longest_stall_ms,
+       r.longest_wait_ms,
        r.noise_ms,
        r.bounded,
        r.ok,

@@ -130,7 +130,7 @@ def _revisions(
             begun.revision,
             begun.path,
             (end - begun.at) * 1000,
-            tuple(sorted(tables, key=lambda each: -each.stall_ms)),
+            tuple(sorted(tables, key=lambda each: -each.wait_ms)),
             tuple(_gates([gate for gate in trace.gates if gate.revision == begun.revision])),
             max(statements, key=lambda each: each.duration_ms, default=None),
             any(not each.locks and first_word(each.sql) in EXCLUSIVE for each in statements),

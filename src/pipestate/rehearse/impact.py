@@ -78,7 +78,7 @@ class TableImpact:
     statements: tuple[Statement, ...] = ()  # of the revision, while the table was locked
 
     @property
-    def stall_ms(self) -> float:
+    def wait_ms(self) -> float:
         """The longest wait; for a table without probes, the time for which the lock was held."""
         measured = [each for each in (self.writer_ms, self.reader_ms, self.rows_ms) if each is not None]
         return max(measured) if self.writer_ms is not None else max([self.held_ms, *measured])
@@ -95,9 +95,9 @@ class TableImpact:
         return times if times <= MOST_SCALED else None
 
     @property
-    def production_stall_ms(self) -> float | None:
+    def production_wait_ms(self) -> float | None:
         """The longest wait, scaled to production's rows; None if it would be a guess."""
-        return None if self.scale is None else self.stall_ms * self.scale
+        return None if self.scale is None else self.wait_ms * self.scale
 
     @property
     def is_in_the_way(self) -> bool:
@@ -200,11 +200,11 @@ class Rehearsal:
         return self.noise_ms * NOISE_FACTOR
 
     @property
-    def longest_stall_ms(self) -> float:
+    def longest_wait_ms(self) -> float:
         """The longest wait, scaled to production's rows if possible."""
         if self.locks_file:
             return max((revision.duration_ms for revision in self.revisions), default=0.0)
-        return max((table.stall_ms * (table.scale or 1.0) for table in self.tables), default=0.0)
+        return max((table.wait_ms * (table.scale or 1.0) for table in self.tables), default=0.0)
 
     @property
     def beyond(self) -> tuple[TableImpact, ...]:
@@ -334,8 +334,8 @@ def _findings(table: TableImpact, limit_ms: float, noise_floor_ms: float) -> Ite
         yield _finding(table, table.taken_by, UNBOUNDED, LimitVerdict.OVER)
     elif table.patience_ms > limit_ms:
         yield _finding(table, table.taken_by, LONG_TIMEOUT, LimitVerdict.OVER)
-    found = verdict(table.stall_ms * (table.scale or 1.0), limit_ms)
-    noise = table.stall_ms < noise_floor_ms and found is not LimitVerdict.OVER
+    found = verdict(table.wait_ms * (table.scale or 1.0), limit_ms)
+    noise = table.wait_ms < noise_floor_ms and found is not LimitVerdict.OVER
     if table.scale is None and found is not LimitVerdict.OVER:
         if table.is_in_the_way:
             yield _finding(table, table.taken_by, BEYOND, LimitVerdict.UNKNOWN)
@@ -344,7 +344,7 @@ def _findings(table: TableImpact, limit_ms: float, noise_floor_ms: float) -> Ite
         yield _finding(table, main, LATER if table.is_kept_for_later else _cause(table, main) or OTHER, found)
         for statement in table.statements:
             cause = _cause(table, statement)
-            is_long = statement.duration_ms >= max(table.stall_ms / WORTH_TELLING, noise_floor_ms)
+            is_long = statement.duration_ms >= max(table.wait_ms / WORTH_TELLING, noise_floor_ms)
             if statement != main and cause is not None and is_long:
                 yield _finding(table, statement, cause, found)
 

@@ -315,7 +315,7 @@ def as_record(made: Rehearsal, files: Mapping[str, str]) -> "Rehearsed":
         ok=made.exit_code == 0,
         duration_ms=round(made.duration_ms, 1),
         rows=made.rows,
-        longest_stall_ms=None if failed or made.beyond else round(made.longest_stall_ms, 1),
+        longest_wait_ms=None if failed or made.beyond else round(made.longest_wait_ms, 1),
         noise_ms=round(made.noise_ms, 1),
         bounded=None if failed else made.bounded,
         tables={table.table: table.rows for table in made.tables},

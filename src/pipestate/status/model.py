@@ -223,7 +223,7 @@ class RecordedRehearsal:
     revisions: tuple[str, ...]
     clone: str
     rows: int
-    longest_stall_ms: float | None
+    longest_wait_ms: float | None
     noise_ms: float | None
     bounded: bool | None
     ok: bool

@@ -531,8 +531,8 @@ READINESS = (
                 "statements were prepared, and nothing was measured",
                 "UPDATE pipestate.rehearsal SET kind = 'compat'",
             ),
-            ("somebody would have waited", rehearsal("0006", "0007", stall_ms=500.1, when="1 days ago")),
-            ("a revision failed there", "UPDATE pipestate.rehearsal SET longest_stall_ms = NULL"),
+            ("somebody would have waited", rehearsal("0006", "0007", wait_ms=500.1, when="1 days ago")),
+            ("a revision failed there", "UPDATE pipestate.rehearsal SET longest_wait_ms = NULL"),
             ("a lock had no timeout", "UPDATE pipestate.rehearsal SET bounded = false"),
             ("nobody knows of a lock", "UPDATE pipestate.rehearsal SET bounded = NULL"),
             (

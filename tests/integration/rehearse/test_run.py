@@ -62,7 +62,7 @@ def test_estimates_are_scaled_to_productions_rows_up_to_ten_times(
         ("e5", "orders"): 4.5,
         ("g7", "order_log"): None,
     }
-    assert found.longest_stall_ms >= impacts["b2", "orders"].stall_ms * 4.5
+    assert found.longest_wait_ms >= impacts["b2", "orders"].wait_ms * 4.5
     assert "in production 450 rows: estimates × 4.5" in screen(found)
     assert "in production 500 rows: more than 10 × is a guess" in screen(found)
     unknown = [(each.revision, each.table) for each in found.findings if each.verdict is LimitVerdict.UNKNOWN]

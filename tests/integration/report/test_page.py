@@ -74,7 +74,7 @@ def test_what_happened_is_on_the_page(ledger: Database, tmp_path: Path) -> None:
     book = write(tmp_path, page(block("SELECT 2 AS x")))
     with ledger.begin() as connection:
         record_event(connection, event="purge", reason="archive of last year", revision="a1")
-        felt = {"rows": 1234567, "longest_stall_ms": 12.5}
+        felt = {"rows": 1234567, "longest_wait_ms": 12.5}
         understood = {"kind": "compat", "statements": 40, "broken": 2}
         for ok, numbers in ((True, felt), (False, {}), (False, understood)):
             record_rehearsal(connection, Rehearsed(**REHEARSED, ok=ok, **numbers))  # type: ignore[arg-type]

@@ -186,7 +186,7 @@ def test_backfills_and_rehearsals_are_told(ledger: Database, standing: Look) -> 
         ledger,
         "INSERT INTO pipestate.backfill_progress (runbook, name, table_name, key_column, sql_sha256, actor, "
         "rows_seen, rows_expected, rows_updated) VALUES ('book', 'fill', 'writers', 'id', '', 'ops', 41, 100, 40)",
-        "INSERT INTO pipestate.rehearsal (rehearsed_at, actor, files, clone, rows, longest_stall_ms, ok) "
+        "INSERT INTO pipestate.rehearsal (rehearsed_at, actor, files, clone, rows, longest_wait_ms, ok) "
         "VALUES (<2 days ago>, 'ops', '{\"b2\": \"x\"}', 'postgresql://clone/db', 100, 12.5, true)",
     )
     found = standing(ledger)

@@ -39,7 +39,7 @@ def test_estimates_grow_with_productions_rows_up_to_ten_times(
 ) -> None:
     table = made_table(rows=rows, production_rows=production)
     assert table.scale == scale
-    assert table.production_stall_ms == (None if scale is None else 2000.0 * scale)
+    assert table.production_wait_ms == (None if scale is None else 2000.0 * scale)
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ SHAPES: Shapes = {
     "RunbookStatus": "name title path phases",
     "SignOffStatus": "id text valid_for_seconds=valid_for people missing until words",
     "Observed": "name value at age_seconds=age source actor asked_by fails",
-    "RecordedRehearsal": "at by revisions clone rows longest_stall_ms noise_ms bounded ok unchanged",
+    "RecordedRehearsal": "at by revisions clone rows longest_stall_ms=longest_wait_ms noise_ms bounded ok unchanged",
     # fleet
     "Answer": "name url=shown_url schema exit_code error dialect server_version revision head duration_ms summary "
     "phases drift pending next upgrade warnings",
@@ -49,12 +49,12 @@ SHAPES: Shapes = {
     "Group": "databases=names first=names revision=state.revision closed=state.closed error=state.error",
     "Tenant": "source url=address",
     # rehearse
-    "Rehearsal": "clone server before after duration_ms noise_ms longest_stall_ms max_stall_ms=limit_ms failure "
+    "Rehearsal": "clone server before after duration_ms noise_ms longest_stall_ms=longest_wait_ms max_stall_ms=limit_ms failure "
     "revisions findings writes there_and_back=returned not_probed not_tried autovacuum",
     "RevisionImpact": "revision path duration_ms gates tables",
     "TableImpact": "table rows production_rows scale bytes modes rewritten taken_at=taken_by.source "
     "spent_at=spent_by.source bounded bounded_by=bounded waited_for_reader_ms=encounter.waited_ms lock_timeout_ms "
-    "held_ms writer_ms reader_ms rows_ms stall_ms production_stall_ms oldest_transaction_s=oldest_s",
+    "held_ms writer_ms reader_ms rows_ms stall_ms=wait_ms production_stall_ms=production_wait_ms oldest_transaction_s=oldest_s",
     "Return": "ok back again failure",
 }
 
@@ -175,5 +175,5 @@ def _table(found: "Rehearsal", table: "TableImpact") -> dict[str, Any]:
         "scale": None if table.scale is None else round(table.scale, 3),
         "modes": [spelt(mode) for mode in table.modes],
         "bounded_by": known_by if table.bounded is not None and STRONGEST in table.modes else None,
-        "noise": table.stall_ms < found.noise_floor_ms,
+        "noise": table.wait_ms < found.noise_floor_ms,
     }

@@ -91,11 +91,11 @@ def _summary(found: Rehearsal) -> str:
         return f"{_failed('Failed', found.failure)}. The clone is at {at} now, production was not touched."
     broken = len(found.writes.broken)
     before = f"Broken: {many(broken, 'write')} that worked before. " if broken else ""
-    longest = duration(found.longest_stall_ms)
-    if found.longest_stall_ms < found.noise_floor_ms:
+    longest = duration(found.longest_wait_ms)
+    if found.longest_wait_ms < found.noise_floor_ms:
         longest = f"not measurable (under {duration(found.noise_floor_ms)})"
     if found.limit_ms is None:
-        return f"{before}The longest wait is {longest}. --max-stall 500ms makes this a verdict."
+        return f"{before}The longest wait is {longest}. No limit set. Add --max-wait 500ms to pass or fail."
     limit = f"the limit is {duration(found.limit_ms)}"
     return f"{before}{OUTCOMES[_worst(found)]}: the longest wait is {longest}, {limit}."
 
@@ -143,7 +143,7 @@ def _revision(found: Rehearsal, revision: RevisionImpact, width: int) -> Iterato
 def _is_worth_a_line(table: TableImpact, floor: float) -> bool:
     """Tell whether a table is shown: skip those with short, weak write locks."""
     weak = all(mode in ("RowShareLock", "RowExclusiveLock") for mode in table.modes)
-    return not weak or table.stall_ms >= floor or table.scale is None
+    return not weak or table.wait_ms >= floor or table.scale is None
 
 
 def _table(found: Rehearsal, revision: RevisionImpact, table: TableImpact, width: int) -> Iterator[str]:
@@ -156,7 +156,7 @@ def _table(found: Rehearsal, revision: RevisionImpact, table: TableImpact, width
     yield from _wrapped(f"{table.table}  {rows}", "  ", width)
     yield from _named("certain", "; ".join(_certain(table, revision.path)), width)
     yield from _named("estimate", "; ".join(_estimates(table, found.noise_floor_ms)), width)
-    if table.spent_by is not None and table.stall_ms >= found.noise_floor_ms:
+    if table.spent_by is not None and table.wait_ms >= found.noise_floor_ms:
         yield from _named("time", _spent(table.spent_by, revision.path), width)
     if STRONGEST in table.modes:
         age = table.oldest_s

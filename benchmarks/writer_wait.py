@@ -1,23 +1,23 @@
-"""How long a writer of `sites` stands still while its schema changes.
+"""How long a writer of `sites` waits while its schema changes.
 
 Writers update single rows while something else happens: the migrations up to 0005, 0006 and 0007, the way back
 to 0005, nothing at all, 001's SQL through psql, a plain DROP of what 0006 and 0007 put into the archive. All
-start from copies of one database, on a server that does not wait for its disk. The stall of an arm is the
+start from copies of one database, on a server that does not wait for its disk. The wait of an arm is the
 longest single statement of any writer, from the end of the warm-up to a second after the work is done; its
 lock is the longest time that `sites` or `site_progress` was held against writers.
 
-- Between two statements a writer rests for a millisecond: a stall is then a wait for a lock rather
+- Between two statements a writer rests for a millisecond: it then waits for a lock rather
   than for one of the cores that the writers fill.
 - The longest of many statements grows with their number, so there is an idle arm for each of ours, as
   long as its counterpart, a minute at most (`--longest-idle`), and each of ours is compared with its own. A shorter
   idle arm has fewer chances of a long statement: that can make our ratio worse, and never better.
-- What an arm causes comes back in every round, what the rest of the machine causes does not: each stall
-  is that of the arm's quietest round, for every arm alike. A lock is ours alone: it is the longest of all rounds.
+- What an arm causes comes back in every round, what the rest of the machine causes does not: the wait
+  of an arm is that of its quietest round, for every arm alike. A lock is ours alone: it is the longest of all rounds.
 - The old columns have a rule and a NOT NULL, so that on the way back these return NOT VALID and are validated
   without the lock, too. Both must be there, and valid, at the end.
 
-    python benchmarks/writer_stall.py --rounds 2
-    python benchmarks/writer_stall.py --only migrations --sites 10000000 --rounds 1
+    python benchmarks/writer_wait.py --rounds 2
+    python benchmarks/writer_wait.py --only migrations --sites 10000000 --rounds 1
 """
 
 import argparse
@@ -84,7 +84,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """What the writers saw; times in seconds, `at` is when the longest stall began.
+    """What the writers saw; times in seconds, `at` is when the longest wait began.
 
     `log_bytes` is the write-ahead log of all, that of the writers included.
     """
@@ -220,7 +220,7 @@ def row(arm: Arm) -> str:
 
 
 def quietest(rounds: list[dict[str, Arm]]) -> dict[str, Arm]:
-    """Take of each arm the round with the shortest stall, and the longest lock of all rounds."""
+    """Take of each arm the round with the shortest wait, and the longest lock of all rounds."""
     found = {}
     for name in rounds[0]:
         every = [arms[name] for arms in rounds]
@@ -236,9 +236,7 @@ def goals(arms: dict[str, Arm], sites: int) -> list[Goal]:
     """
     ours = {name: arm for name, arm in arms.items() if f"idle {name}" in arms}
     found = [
-        Goal(
-            f"{sites:,} sites, {arm.name}, longest stall beside idle", _beside_idle(arms, name), MOST_OF_IDLE
-        )
+        Goal(f"{sites:,} sites, {arm.name}, longest wait beside idle", _beside_idle(arms, name), MOST_OF_IDLE)
         for name, arm in ours.items()
     ]
     locked = max(arm.locked for arm in ours.values())
@@ -248,7 +246,7 @@ def goals(arms: dict[str, Arm], sites: int) -> list[Goal]:
         beside = {"up": up, "back": ours["down"].longest}
         found += [
             Goal(
-                f"{sites:,} sites, longest stall {way}, beside 001's SQL",
+                f"{sites:,} sites, longest wait {way}, beside 001's SQL",
                 longest / arms["seed"].longest,
                 MOST_OF_SEED,
             )
