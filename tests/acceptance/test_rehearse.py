@@ -134,7 +134,7 @@ def test_an_env_py_with_settings_of_its_own_does_not_reach_production(
     assert (version(clone), version(project.database)) == ("a1", "a1")
 
 
-def test_gates_are_asked_and_passed_and_a_failure_says_where_the_clone_is(
+def test_gates_are_evaluated_and_passed_and_a_failure_says_where_the_clone_is(
     pg: Database, postgres: Postgres, tmp_path: Path
 ) -> None:
     project = lay_out("shop", tmp_path / "project", pg)

@@ -268,10 +268,10 @@ def test_prune_asks_first(installed: Project) -> None:
     count = "SELECT count(*) FROM pipestate.observation"
     for wrong in ("1m", "12h", "soon"):
         assert "write 1y, 6w or 30d" in must(installed.pipestate("ledger", "prune", "--older-than", wrong), 2)
-    asked = installed.pipestate("ledger", "prune", "--older-than", "1y")
-    assert asked.returncode == 1
-    assert "observation: 2 rows" in asked.stdout
-    assert "checks on pipestate.observed will see no further back than 1y" in asked.stderr
+    answered = installed.pipestate("ledger", "prune", "--older-than", "1y")
+    assert answered.returncode == 1
+    assert "observation: 2 rows" in answered.stdout
+    assert "checks on pipestate.observed will see no further back than 1y" in answered.stderr
     assert installed.database.value(count) == 3
     assert "deleted 2 rows" in must(installed.pipestate("ledger", "prune", "--older-than", "1y", "--yes"))
     assert installed.database.value(count) == 1

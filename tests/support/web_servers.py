@@ -33,7 +33,7 @@ class WebServer:
 
     url: str
     replies: Callable[[SelectedCheck], Reply]
-    asked: list[SelectedCheck] = field(default_factory=list)
+    received: list[SelectedCheck] = field(default_factory=list)
     over: Event = field(default_factory=Event)
 
     def never(self, _: SelectedCheck) -> Reply:
@@ -53,9 +53,9 @@ def serving(replies: Callable[[SelectedCheck], Reply] = lambda _: Reply()) -> It
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            asked = SelectedCheck(self.command, self.path, dict(self.headers), body)
-            here.asked.append(asked)
-            reply = here.replies(asked)
+            received = SelectedCheck(self.command, self.path, dict(self.headers), body)
+            here.received.append(received)
+            reply = here.replies(received)
             try:
                 self.send_response(reply.status)
                 for name, value in {**reply.headers, "Content-Length": str(len(reply.body))}.items():

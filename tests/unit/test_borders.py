@@ -273,11 +273,11 @@ def names_engine(operand: ast.expr, constants: set[str]) -> bool:
 def test_a_comparison_is_seen_however_it_is_written(source: str) -> None:
     assert compares_engines(ast.parse(source), {"SQLITE"})
     assert not compares_engines(
-        ast.parse('CLOCK["sqlite"]; CLOCK[name]; name in CLOCK; ask("sqlite")'), set()
+        ast.parse('CLOCK["sqlite"]; CLOCK[name]; name in CLOCK; call("sqlite")'), set()
     )
 
 
-def test_no_branch_asks_for_the_name_of_an_engine() -> None:
+def test_no_branch_needs_the_name_of_an_engine() -> None:
     """What an engine does differently is registered under its name, and chosen once."""
     sources = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
     constants = named_constants(sources)

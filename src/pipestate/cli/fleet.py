@@ -89,7 +89,7 @@ def verify(
         record=record,
         compare=True,
     )
-    ask(question, databases, jobs, json_=json_)
+    evaluate(question, databases, jobs, json_=json_)
 
 
 @app.command()
@@ -114,7 +114,7 @@ def gate(
     question = make_request(
         project, books, [phase], version_table=version_table, timeout_s=timeout, of_gate=True
     )
-    ask(question, databases, jobs, json_=json_)
+    evaluate(question, databases, jobs, json_=json_)
 
 
 @app.command()
@@ -138,7 +138,7 @@ def plan(
     question = make_request(
         project, books, version_table=version_table, timeout_s=timeout, compare=True, planned=True
     )
-    ask(question, databases, jobs, json_=json_)
+    evaluate(question, databases, jobs, json_=json_)
 
 
 @app.command()
@@ -231,13 +231,13 @@ def run_on_fleet(
     raise typer.Exit(fleet.exit_code)
 
 
-def ask(question: "FleetRequest", databases: str, jobs: int, *, json_: bool) -> None:
+def evaluate(question: "FleetRequest", databases: str, jobs: int, *, json_: bool) -> None:
     """Evaluate every database, and show the differences."""
-    from pipestate.fleet.run import ask_fleet
+    from pipestate.fleet.run import evaluate_fleet
 
     run_on_fleet(
         *(databases, jobs, question.timeout_s, "evaluating"),
-        lambda tenants, put, tell: ask_fleet(question, tenants, jobs, put, tell),
+        lambda tenants, put, tell: evaluate_fleet(question, tenants, jobs, put, tell),
         recorded=question.record,
         json_=json_,
     )

@@ -91,8 +91,8 @@ def ready(
     from pipestate.project.ready import read_readiness, wait_until_ready
 
     patience = parse_age(wait, option="--wait", units="dhms").total_seconds() if wait is not None else 0.0
-    ask = partial(read_readiness, to.url, to.locate)
-    found = wait_until_ready(ask, patience, lambda why: say(why, err=True))
+    read = partial(read_readiness, to.url, to.locate)
+    found = wait_until_ready(read, patience, lambda why: say(why, err=True))
     say(found.sentence)
     raise typer.Exit(0 if found.ok else 1)
 

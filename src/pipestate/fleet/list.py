@@ -223,25 +223,25 @@ def _with_unique_names(tenants: Sequence[Tenant]) -> Iterator[Tenant]:
         yield tenant if seen[tenant.name] == 1 else replace(tenant, name=tenant.address)
 
 
-def survey(items: Sequence[T], ask: Callable[[T], A], jobs: int, on_answer: Callable[[A], None]) -> bool:
+def survey(items: Sequence[T], call: Callable[[T], A], jobs: int, on_answer: Callable[[A], None]) -> bool:
     """Call `ask` for each item, `jobs` at a time; pass on every answer, and return True if all were asked.
 
     Ctrl-C reaches only the main thread: it starts no further item, cancels running queries on the servers, and
     drops their answers. A second Ctrl-C is ignored: an uncancelled query would keep running.
     """
-    pool, asked = ThreadPoolExecutor(jobs), list[Future[A]]()
+    pool, started = ThreadPoolExecutor(jobs), list[Future[A]]()
     try:
         with stopped_together():
             for item in items:
-                asked.append(pool.submit(ask, item))
-            for answer in as_completed(asked):
+                started.append(pool.submit(call, item))
+            for answer in as_completed(started):
                 on_answer(answer.result())
     except KeyboardInterrupt:
         return False
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         end = time.monotonic() + PATIENCE_S
-        running = [each for each in asked if not each.cancelled()]
+        running = [each for each in started if not each.cancelled()]
         while not all(each.done() for each in running) and time.monotonic() < end:
             with suppress(KeyboardInterrupt):
                 wait(running, end - time.monotonic())

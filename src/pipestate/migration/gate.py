@@ -144,13 +144,13 @@ def report_of(request: GateRequest, verdicts: Sequence[Verdict], started: tuple[
     )
 
 
-def evaluate_in_python(request: GateRequest, asked: Sequence[SelectedCheck]) -> Report:
+def evaluate_in_python(request: GateRequest, checks: Sequence[SelectedCheck]) -> Report:
     """Evaluate checks on the connection of the migration, read-only, as `pipestate verify` does."""
     connection = op.get_bind()
     started = datetime.now(UTC), time.perf_counter()
     with db.engine_of(connection).look(connection):
         timeout_s = timeout_of(op.get_context().config)
-        verdicts = [run_check(connection, each, timeout_s) for each in asked]
+        verdicts = [run_check(connection, each, timeout_s) for each in checks]
     return report_of(request, verdicts, started)
 
 

@@ -46,7 +46,7 @@ from pipestate.migration.recording import record, record_at_end_of_script, recor
 from pipestate.migration.request import has_passed, is_marked, runbooks_of
 from pipestate.migration.run import describe_undo, read_without_values, run_of
 from pipestate.project.find import Calls
-from pipestate.project.revision_files import asks, read_gates
+from pipestate.project.revision_files import has_gate_of, read_gates
 from pipestate.runbook.files import readable_runbooks
 from pipestate.runbook.model import Phase, Runbook
 
@@ -281,7 +281,7 @@ class RequiredGates:
                     f"{calls.pipestate(f'runbook lint {path}')}"
                 )
         for runbook, phase in self._gates_of(script):
-            if not asks(named, runbook, phase):
+            if not has_gate_of(named, runbook, phase):
                 raise MigrationError(
                     f"{runbook.path}:{phase.line} says that {runbook.name}/{phase.name} opens "
                     f"{script.revision}, but {script.path} does not ask that gate: nothing of it was run. "
@@ -316,7 +316,7 @@ class RequiredGates:
             (runbook, phase)
             for runbook in self.runbooks
             for phase in runbook.phases
-            if script.revision in phase.opens or (not phase.opens and asks(named, runbook, phase))
+            if script.revision in phase.opens or (not phase.opens and has_gate_of(named, runbook, phase))
         ]
 
 

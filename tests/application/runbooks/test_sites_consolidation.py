@@ -50,7 +50,7 @@ def check_of(database: Database, check: str) -> Outcome:
 
 
 @pytest.mark.parametrize("engine", ["postgresql", "sqlite"])
-def test_both_engines_are_asked_the_same_and_require_the_same(engine: str) -> None:
+def test_both_engines_are_evaluated_the_same_and_require_the_same(engine: str) -> None:
     only = POSTGRESQL if engine == "sqlite" else set()
     for phase in RUNBOOK.phases:
         assert {check.id for check in phase.checks_for(engine)} == {check.id for check in phase.checks} - only

@@ -21,7 +21,7 @@ def test_a_check_sees_the_same_world_on_the_server_and_in_verify() -> None:
     assert found == SESSION_SETTINGS
 
 
-def test_what_is_planted_is_asked_in_the_same_words() -> None:
+def test_what_is_planted_is_evaluated_in_the_same_words() -> None:
     wanted = " ".join(PLANTED.split())
     wanted = wanted.replace(
         "SELECT pg_catalog.string_agg(", "SELECT pg_catalog.to_json(pg_catalog.string_agg(", 1

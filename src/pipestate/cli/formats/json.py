@@ -37,14 +37,14 @@ SHAPES: Shapes = {
     "SoftDropped": "kind name columns revision dropped_at rows bytes",
     "RunbookStatus": "name title path phases",
     "SignOffStatus": "id text valid_for_seconds=valid_for people missing until words",
-    "Observed": "name value at age_seconds=age source actor asked_by fails",
+    "Observed": "name value at age_seconds=age source actor asked_by=checked_by fails",
     "RecordedRehearsal": "at by revisions clone rows longest_stall_ms=longest_wait_ms noise_ms bounded ok unchanged",
     # fleet
     "Answer": "name url=shown_url schema exit_code error dialect server_version revision head duration_ms summary "
     "phases drift pending next upgrade warnings",
     "PhaseFound": "phase=name gate wrong",
     "TenantUpgrade": "wave outcome before applied waiting held",
-    "Fleet": "exit_code databases=total asked interrupted=is_interrupted duration_ms exit_codes=codes groups drifted "
+    "Fleet": "exit_code databases=total asked=evaluated interrupted=is_interrupted duration_ms exit_codes=codes groups drifted "
     "repeated left waves stopped",
     "Group": "databases=names first=names revision=state.revision closed=state.closed error=state.error",
     "Tenant": "source url=address",
