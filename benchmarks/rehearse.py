@@ -6,7 +6,7 @@ the median of the rounds.
 
 A forecast is right within a factor of two where the truth is at least 300 ms and five times what an empty
 revision shows; below that, when both are on the same side of the limit. DROP COLUMN behind a long reader is not
-measured but tried: its wait must be called unbounded, those of the chain bounded, both from meeting a reader that
+measured but tried: its wait must be called unbounded, those of the migrations bounded, both from meeting a reader that
 does not end. Beside the watcher a change may take at most a tenth longer.
 
     python benchmarks/rehearse.py
@@ -42,7 +42,7 @@ CHANGES = {
     "UPDATE of all rows": ["UPDATE sites SET extra = '[]'"],
     "DROP COLUMN": ["ALTER TABLE sites DROP COLUMN lat"],
 }
-CHAIN = "the shipped chain"
+MIGRATIONS = "the shipped migrations"
 ENV = """from alembic import context
 from sqlalchemy import create_engine, pool
 from pipestate.config import resolve_url
@@ -185,8 +185,8 @@ def judge(name: str, rounds: list[Round], rows: int) -> bool:
         right = (guess > LIMIT_MS) == (truth > LIMIT_MS)
     else:
         right = 0.5 <= guess / truth <= 2
-    if name in (CHAIN, "DROP COLUMN"):
-        right &= all(each.tried is True and each.bounded is (name == CHAIN) for each in rounds)
+    if name in (MIGRATIONS, "DROP COLUMN"):
+        right &= all(each.tried is True and each.bounded is (name == MIGRATIONS) for each in rounds)
     bounded = f"{'' if rounds[0].bounded else 'not '}bounded{', tried' if rounds[0].tried else ''}"
     bounded = "–" if rounds[0].tried is None else bounded
     print(
@@ -216,7 +216,7 @@ def main() -> int:
         template = server.set(database="legacy")
         execute(server, "CREATE DATABASE legacy")
         execute(template, *LEGACY, sites=load.sites)
-        projects = [Project(CHAIN, shipped_root(), "0005")]
+        projects = [Project(MIGRATIONS, shipped_root(), "0005")]
         projects += [
             lay_out(Path(directory) / str(number), name, statements)
             for number, (name, statements) in enumerate(CHANGES.items())

@@ -1,6 +1,6 @@
 """How long a writer of `sites` waits while its schema changes.
 
-Writers update single rows while something else happens: the chain up to 0005, 0006 and 0007, the way back
+Writers update single rows while something else happens: the migrations up to 0005, 0006 and 0007, the way back
 to 0005, nothing at all, 001's SQL through psql, a plain DROP of what 0006 and 0007 put into the archive. All
 start from copies of one database, on a server that does not wait for its disk. The wait of an arm is the
 longest single statement of any writer, from the end of the warm-up to a second after the work is done; its
@@ -17,7 +17,7 @@ lock is the longest time that `sites` or `site_progress` was held against writer
   without the lock, too. Both must be there, and valid, at the end.
 
     python benchmarks/writer_wait.py --rounds 2
-    python benchmarks/writer_wait.py --only chain --sites 10000000 --rounds 1
+    python benchmarks/writer_wait.py --only migrations --sites 10000000 --rounds 1
 """
 
 import argparse
@@ -179,17 +179,17 @@ def copy_of(template: URL, server: URL, name: str) -> Iterator[URL]:
 
 def run_round(template: URL, server: URL, load: Load) -> dict[str, Arm]:
     """Ours first; then as long without them, and what others would do."""
-    arms = run_chain(template, server, load)
+    arms = run_migrations(template, server, load)
     with copy_of(template, server, "seed") as database:
         seed = measure("001's SQL in psql", database, load, partial(psql, database, SEED_EXPAND))
         drops = measure("plain DROPs in psql", database, load, partial(psql, database, PLAIN_CONTRACT))
     return arms | {"seed": seed, "drops": drops}
 
 
-def run_chain(template: URL, server: URL, load: Load) -> dict[str, Arm]:
+def run_migrations(template: URL, server: URL, load: Load) -> dict[str, Arm]:
     """Ours, and as long without them."""
     arms = {}
-    with copy_of(template, server, "chain") as database:
+    with copy_of(template, server, "migrations") as database:
         arms["expand"] = measure("upgrade to 0005", database, load, partial(upgrade, database, "0005"))
         arms["up"] = measure("0006 and 0007", database, load, partial(upgrade, database, "head"))
         arms["down"] = measure("back to 0005", database, load, partial(downgrade, database, "0005"))
@@ -264,7 +264,7 @@ def main() -> int:
     parser.add_argument("--sites", type=int, default=2_000_000)
     parser.add_argument("--writers", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--only", choices=["chain"], help="leave the rest out")
+    parser.add_argument("--only", choices=["migrations"], help="leave the rest out")
     parser.add_argument(
         "--longest-idle", type=float, default=LONGEST_IDLE_S, metavar="S", help="of an idle arm"
     )
@@ -274,7 +274,7 @@ def main() -> int:
     print(f"{load.sites:,} sites, {load.writers} writers, {cores}\n")
     heads = f"{'p99 ms':>10}{'longest ms':>14}{'at s':>9}{'locked ms':>11}"
     print(f"{'':<24}{'seconds':>9}{'writes':>11}{heads}", flush=True)
-    turn = run_chain if options.only else run_round
+    turn = run_migrations if options.only else run_round
     with embedded_server() as server:
         execute(server, *PATIENT)
         template = server.set(database="legacy")

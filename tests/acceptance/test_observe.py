@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.aws import Aws, aws_server
 from support.documentation import examples
 from support.programs import run_program
@@ -94,7 +94,7 @@ FOUND = {
 
 
 def test_four_lines_find_what_the_runbook_asks_for(
-    pg_expanded: Chain, tmp_path: Path, world: dict[str, str], prefect: WebServer
+    pg_expanded: Migrations, tmp_path: Path, world: dict[str, str], prefect: WebServer
 ) -> None:
     done = observe(pg_expanded.database, tmp_path, lines_of_the_documentation(), world, "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -115,7 +115,7 @@ def test_the_runbook_and_the_shipped_ini_have_the_same_lines() -> None:
 
 
 def test_one_that_cannot_be_read_stops_none_of_the_others_and_is_named(
-    pg_expanded: Chain, tmp_path: Path, world: dict[str, str], prefect: WebServer
+    pg_expanded: Migrations, tmp_path: Path, world: dict[str, str], prefect: WebServer
 ) -> None:
     prefect.replies = lambda _: REFUSED
     done = observe(pg_expanded.database, tmp_path, lines_of_the_documentation(), world)
@@ -127,7 +127,7 @@ def test_one_that_cannot_be_read_stops_none_of_the_others_and_is_named(
 
 
 def test_wrong_options_are_one_sentence_with_file_section_and_line(
-    pg_expanded: Chain, tmp_path: Path, world: dict[str, str]
+    pg_expanded: Migrations, tmp_path: Path, world: dict[str, str]
 ) -> None:
     lines = "[pipestate:observe]\nfine = command echo 1\ndepth = command\nx = command echo 'open\n"
     done = observe(pg_expanded.database, tmp_path, lines, world)
@@ -142,7 +142,7 @@ def test_wrong_options_are_one_sentence_with_file_section_and_line(
 
 
 def test_prefect_cloud_gets_the_key_of_a_private_file(
-    pg_expanded: Chain, tmp_path: Path, world: dict[str, str], prefect: WebServer
+    pg_expanded: Migrations, tmp_path: Path, world: dict[str, str], prefect: WebServer
 ) -> None:
     (tmp_path / "prefect.curl").write_text(f'header = "Authorization: Bearer {world["PREFECT_API_KEY"]}"\n')
     lines = lines_of_the_documentation().replace("curl -fsS", "curl --config prefect.curl -fsS")
@@ -152,7 +152,7 @@ def test_prefect_cloud_gets_the_key_of_a_private_file(
 
 
 def test_a_percent_sign_stands_for_itself_and_alembic_does_not_mind(
-    pg_expanded: Chain, tmp_path: Path, world: dict[str, str], prefect: WebServer
+    pg_expanded: Migrations, tmp_path: Path, world: dict[str, str], prefect: WebServer
 ) -> None:
     prefect.replies = lambda _: as_reply({"50%": 7})
     ask = 'curl -fsS "$PREFECT_API_URL?q=a%20b%(here)s" | jq ".[\\"50%\\"]"'
@@ -168,7 +168,7 @@ def test_a_percent_sign_stands_for_itself_and_alembic_does_not_mind(
 
 
 def test_messages_without_an_age_are_not_a_calm_queue(
-    pg_expanded: Chain, tmp_path: Path, world: dict[str, str], aws: Aws
+    pg_expanded: Migrations, tmp_path: Path, world: dict[str, str], aws: Aws
 ) -> None:
     aws.queue("empty")
     aws.queue("new", messages=2)

@@ -155,7 +155,7 @@ upgrade, downgrade = contract.upgrade, contract.downgrade
 
 @pytest.fixture(scope="module")
 def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A chain a1 - b2 and a page `orders` with the phase `ready`; nothing may be written into it."""
+    """Revisions a1 - b2 and a page `orders` with the phase `ready`; nothing may be written into it."""
     return copy_project("stock", tmp_path_factory.mktemp("projects"))
 
 
@@ -169,7 +169,7 @@ READY = ("revision", "--contract", "orders/ready")
         (("init", "orders"), "runbooks/orders.md is there already, and is not overwritten"),
         (("init", "My Orders"), "a runbook cannot be called My Orders"),
         (("init", "more", "--rev-id", "b2"), "there is a revision b2 already"),
-        (("init", "more", "--shipped"), "that chain comes with pipestate"),
+        (("init", "more", "--shipped"), "those migrations come with pipestate"),
         ((*READY, *DROP, "--rev-id", "a1"), "there is a revision a1 already"),
         (READY, "nothing to drop: give --drop-table"),
         ((*READY, *DROP, *DROP), "--drop-table t is given twice"),

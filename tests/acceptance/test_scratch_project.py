@@ -1,4 +1,4 @@
-"""The ledger alone in somebody else's project: stock env.py, own chain, own page; on both engines."""
+"""The ledger alone in somebody else's project: stock env.py, own migrations, own page; on both engines."""
 
 import json
 from collections.abc import Iterator

@@ -139,4 +139,4 @@ def test_a_file_that_is_not_there_yet(tmp_path: Path, pg: Database) -> None:
 def test_a_target_that_is_not_there(project: Project) -> None:
     done = project.pipestate("upgrade", "zz")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "zz: no revision and no branch of this chain" in done.stderr
+    assert "zz: no revision and no branch of this project" in done.stderr

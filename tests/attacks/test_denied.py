@@ -504,7 +504,7 @@ def test_since_must_be_a_revision(project: Guarded) -> None:
     env.write_text(env.read_text().replace("guard(context)", "guard(context, since='nowhere')"))
     project.write("b1", "pass")
     assert project.attempt() == (
-        "guard(context, since='nowhere'): this chain has no such revision; name one of its own"
+        "guard(context, since='nowhere'): this project has no such revision; name one of its own"
     )
 
 

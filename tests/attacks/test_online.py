@@ -231,7 +231,7 @@ def test_a_page_edited_between_the_looks_changes_nothing(gated: Project) -> None
         assert_refused(attacking.result(), gated.database, "quiet: ")
 
 
-# --- The shipped chain -----------------------------------------------------------------------------
+# --- The shipped migrations -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])

@@ -14,7 +14,7 @@ from browser.chrome import Page, chromium
 from integration.report.conftest import gathered
 from pipestate.ledger.install import install
 from pipestate.project.find import Calls
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.project.version_table import locator
 from pipestate.report.page import render_page
 from pipestate.runbook.lint import load
@@ -70,7 +70,7 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def _scene(database: Database, directory: Path, days: int = 30) -> str:
     report_scene.build(database)
     with database.reader() as connection:
-        position = locator(report_scene.PROJECT, read_chain(report_scene.PROJECT))(connection)
+        position = locator(report_scene.PROJECT, read_migrations(report_scene.PROJECT))(connection)
     return _written(database, [load(report_scene.RUNBOOK)], position, days=days)
 
 

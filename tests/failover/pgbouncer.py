@@ -30,7 +30,7 @@ from faults.subjects import contract, downgrade, own_backfill, upgrade
 from faults.world import World
 from pipestate.database.embedded import embedded_server
 from pipestate.ledger.server_guard import install_server_guard
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.legacy_database import fill_legacy
 from support.servers import Database, Postgres
 
@@ -88,7 +88,7 @@ def _command(world: World, argv: list[str]) -> Case:
 
 def _fill_guarded(database: Database) -> None:
     fill_legacy(database)
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     with database.begin() as connection:
         install_server_guard(connection)
 

@@ -25,7 +25,7 @@ from faults.case import Case, Complaint, Rows, Struck, Subject, differences
 from faults.subjects import contract, downgrade, own_backfill, upgrade
 from faults.world import World
 from pipestate.pipeline.counters.start import initialize_stage
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.legacy_database import fill_legacy
 from support.servers import Database, Postgres
 
@@ -249,11 +249,11 @@ def _finished(program: "subprocess.Popen[str]") -> tuple[int, str, str]:
 
 def _fill_expanded(database: Database) -> None:
     fill_legacy(database)
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
 
 
 def _fill_counted(database: Database) -> None:
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     database.run(f"INSERT INTO sites (subdomain) VALUES ('{SITE}')")
     with database.begin() as connection:
         initialize_stage(connection, SITE, STAGE, JOBS)

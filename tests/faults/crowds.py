@@ -15,7 +15,7 @@ from faults.strikes import drop, undisturbed
 from faults.subjects import upgrade
 from faults.world import World
 from pipestate.pipeline import finish_job, initialize_stage
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.programs import FORKS, start_server, started
 from support.servers import Database
 
@@ -77,7 +77,7 @@ def finished_jobs(world: World, jobs: int, kills: int) -> tuple[int, int, list[C
     Return how often `finish_job` was called, how many workers were killed, and what is wrong with the counters.
     """
     load = Load.of(jobs)
-    database = world.postgres.copy_of("expanded", lambda each: Chain(each).upgrade("0005"))
+    database = world.postgres.copy_of("expanded", lambda each: Migrations(each).upgrade("0005"))
     # No server is stopped here, so nobody need wait for its disk.
     database.run(f"ALTER DATABASE {database.url.database} SET synchronous_commit = off")
     with database.begin() as connection:

@@ -9,7 +9,7 @@ from faults.case import Case, Rows, Subject
 from faults.queues import Cleared
 from faults.rehearsal import rehearse
 from faults.world import World
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.contract_project import Contracted
 from support.legacy_database import archived_legacy, everything_legacy, fill_legacy
 from support.miniatures import copy_project
@@ -128,13 +128,13 @@ def _migration(database: Database, arguments: Sequence[str], wanted: Rows) -> Ca
 
 def _fill_ready(database: Database) -> None:
     fill_legacy(database)
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     make_ready(database)
 
 
 def _fill_contracted(database: Database) -> None:
     _fill_ready(database)
-    Chain(database).upgrade("head")
+    Migrations(database).upgrade("head")
 
 
 def _fill_orders(root: Path, database: Database) -> None:
@@ -162,7 +162,7 @@ def _write_documents(root: Path) -> Path:
 
 
 def _fill_done(world: World, database: Database) -> None:
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     pipeline = Pipeline(database, world.directory, RqBed(world.redis))
     for site in SITES:
         pipeline.put(site, "ocr", ocr_total=1, ocr_completed=1)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipestate.fleet.ask import Answer, make_request
+from pipestate.fleet.evaluate import Answer, make_request
 from pipestate.fleet.list import find_tenants, parse_list
 from pipestate.fleet.run import Fleet, ask_fleet
 from pipestate.fleet.upgrade import FleetUpgrade, parse_waves, upgrade_fleet
@@ -79,7 +79,7 @@ def upgraded(
     """Upgrade the databases of that list; return what became of all, and each one's answer by name."""
     books = every_runbook(project.runbooks)
     question = make_request(project, books, [phase] if phase else [], timeout_s=10.0)
-    wanted = find_targets(question.locate.chain, target)
+    wanted = find_targets(question.locate.migrations, target)
     how = FleetUpgrade(question, wanted, parse_waves(waves), required=phase is not None, **options)  # type: ignore[arg-type]
     answers: list[Answer] = []
     tenants = find_tenants(list(parse_list("\n".join(lines), "list")), 10.0, jobs)

@@ -8,10 +8,10 @@ from pipestate.verify.checks import SelectedCheck
 from pipestate.verify.report import Outcome, Verdict
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
 from pipestate.verify.session_safety import set_file_hashes
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.servers import Database
 
-# The revisions of the shipped chain: what was rehearsed are exactly these.
+# The revisions of the shipped migrations: what was rehearsed are exactly these.
 FILES = {path.name.partition("_")[0]: path for path in (ROOT / "alembic" / "versions").glob("0*.py")}
 
 
@@ -22,7 +22,7 @@ def shipped(name: str) -> Runbook:
 
 def verdicts(database: Database, runbook: Runbook, phase: str | None = None) -> dict[str, Verdict]:
     """Every check that applies at the database's revision, sign-offs left out; `phase/id` to verdict."""
-    revision = Chain(database).revision()
+    revision = Migrations(database).revision()
     asked = [
         SelectedCheck(runbook, section, check, None)
         for section in runbook.phases
@@ -86,7 +86,7 @@ def address(asked: SelectedCheck) -> str:
 
 
 def applies(scope: Phase | Check | SignOff | View, revision: str | None) -> bool:
-    """The chain is linear and its ids are in order."""
+    """The migrations are linear and their ids are in order."""
     return (scope.from_ or "") <= (revision or "") and (scope.until is None or (revision or "") < scope.until)
 
 

@@ -1,4 +1,4 @@
-"""`pipestate fleet`: verify, gate, plan and upgrade on many databases of one chain."""
+"""`pipestate fleet`: verify, gate, plan and upgrade on many databases of one project."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,7 +21,7 @@ from pipestate.project.find import Project
 
 if TYPE_CHECKING:
     from pipestate.core.progress import Progress
-    from pipestate.fleet.ask import FleetRequest
+    from pipestate.fleet.evaluate import FleetRequest
     from pipestate.fleet.list import Tenants
     from pipestate.fleet.run import Fleet, OnAnswer
 
@@ -76,7 +76,7 @@ def verify(
 
     Example: pipestate fleet verify --databases tenants.txt --jobs 16
     """
-    from pipestate.fleet.ask import make_request
+    from pipestate.fleet.evaluate import make_request
     from pipestate.project.phases import locate_runbooks
 
     books = locate_runbooks(project, runbooks or [], phases or [])
@@ -107,7 +107,7 @@ def gate(
 
     Example: pipestate fleet gate readiness --databases tenants.txt
     """
-    from pipestate.fleet.ask import make_request
+    from pipestate.fleet.evaluate import make_request
     from pipestate.project.phases import load_runbooks
 
     books = load_runbooks(project, phase)
@@ -131,7 +131,7 @@ def plan(
 
     Example: pipestate fleet plan --databases tenants.txt
     """
-    from pipestate.fleet.ask import make_request
+    from pipestate.fleet.evaluate import make_request
     from pipestate.runbook.files import default_runbooks
 
     books = default_runbooks(project.runbooks)

@@ -127,7 +127,7 @@ def history(
     if json_:
         print_json(lines.entries)
     else:
-        titles = {revision.id: revision.title for revision in to.chain}
+        titles = {revision.id: revision.title for revision in to.migrations}
         print_history(lines.entries, titles, database_name(shown(to.url)), console(), limit=limit)
     say_errors([*errors, *lines.errors])
 

@@ -105,28 +105,28 @@ def job_on(
 
     from pipestate.cli.output import stopwatch
     from pipestate.project.graph import find_targets
-    from pipestate.project.revision_files import read_chain
+    from pipestate.project.revision_files import read_migrations
     from pipestate.project.version_table import locator
     from pipestate.rehearse.clone import Job
 
     project = production.project
-    chain = read_chain(project)
-    locate = locator(project, chain, production.version_table)
-    wanted, since = find_targets(chain, to), find_targets(chain, from_) if from_ is not None else ()
+    migrations = read_migrations(project)
+    locate = locator(project, migrations, production.version_table)
+    wanted, since = find_targets(migrations, to), find_targets(migrations, from_) if from_ is not None else ()
     with ExitStack() as stack:
         if isinstance(where, URL):
-            job = Job(where, production.url, project, chain, locate)
+            job = Job(where, production.url, project, migrations, locate)
         else:
             from pipestate.database.urls import shown
             from pipestate.rehearse.copying.make import cloned
             from pipestate.rehearse.run import require_pending
 
             source = known_url(production, where)
-            require_pending(source, chain, locate, wanted, since, record=record)
+            require_pending(source, migrations, locate, wanted, since, record=record)
             with progress("copying production", "MB") as bar:
                 made = cloned(source, where, tell, lambda done, total: bar(-(-done // MB), -(-total // MB)))
                 clone = stack.enter_context(made)
-            job = Job(clone, source, project, chain, locate, f"a clone of {shown(source)}")
+            job = Job(clone, source, project, migrations, locate, f"a clone of {shown(source)}")
         watch = stack.enter_context(stopwatch())
         say = watch if sys.stderr.isatty() else tell
 

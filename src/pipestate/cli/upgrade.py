@@ -38,7 +38,7 @@ def upgrade(
     from pipestate.migration.upgrade import upgrade
     from pipestate.project.graph import find_targets
 
-    result = upgrade(upgrade_of(to, x), find_targets(to.chain, target))
+    result = upgrade(upgrade_of(to, x), find_targets(to.migrations, target))
     if json_:
         print_json(as_data(result))
     else:
@@ -101,7 +101,7 @@ def upgrade_of(to: Target, x: list[str] | None = None) -> "Upgrade":
     """Collect the inputs of an upgrade."""
     from pipestate.migration.upgrade import make_upgrade
 
-    return make_upgrade(to.project, to.chain, to.locate, to.url, x or ())
+    return make_upgrade(to.project, to.migrations, to.locate, to.url, x or ())
 
 
 def show(result: "UpgradeResult", *, hold: bool) -> None:

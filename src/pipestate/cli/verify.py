@@ -196,7 +196,7 @@ def check(
 
     found = find_phases(books, names, lambda phase: to.calls.pipestate(f"{command} {phase}"))
     asked = dict.fromkeys(book for book, _ in found)
-    phases = find_phases(resolve_opens(to.chain, asked, to.project.named), names)
+    phases = find_phases(resolve_opens(to.migrations, asked, to.project.named), names)
     with stopwatch(CHECKING_AFTER_S) as tell, db.reader(to.url) as connection:
         if not trusting:
             refuse_planted(connection)
@@ -210,7 +210,7 @@ def check(
             most=most or EVIDENCE_ROWS,
         )
         report = without_ended_backfills(connection, report, phases, position)
-        obstacles = find_obstacles(connection, to.chain, position.applied, report)
+        obstacles = find_obstacles(connection, to.migrations, position.applied, report)
     return replace(
         report,
         warnings=(*report.warnings, *edited, *to.warnings),

@@ -11,7 +11,7 @@ from pipestate.core.errors import ConfigError
 from pipestate.core.progress import Progress, no_progress
 from pipestate.core.text import many
 from pipestate.database.interrupt import Interrupted
-from pipestate.fleet.ask import Answer, FleetRequest, UpgradeOutcome, ask, not_listed
+from pipestate.fleet.evaluate import Answer, FleetRequest, UpgradeOutcome, ask, not_listed
 from pipestate.fleet.list import Tenant, Tenants, survey
 from pipestate.verify.report import Gate
 

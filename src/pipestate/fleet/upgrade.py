@@ -17,7 +17,7 @@ from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.core.progress import Progress, no_progress
 from pipestate.core.text import many
 from pipestate.database import connections as db
-from pipestate.fleet.ask import (
+from pipestate.fleet.evaluate import (
     Answer,
     FleetRequest,
     PhaseFound,
@@ -96,10 +96,10 @@ def plan_fleet_upgrade(
     timeout_s: float,
     version_table: str | None = None,
 ) -> FleetUpgrade:
-    """Read chain and runbooks once for the fleet; named phases must be open after the upgrade."""
+    """Read migrations and runbooks once for the fleet; named phases must be open after the upgrade."""
     books = locate_runbooks(project, [], phases) if phases else default_runbooks(project.runbooks)
     request = make_request(project, books, phases, version_table=version_table, timeout_s=timeout_s)
-    return FleetUpgrade(request, find_targets(request.locate.chain, target), ends, required=bool(phases))
+    return FleetUpgrade(request, find_targets(request.locate.migrations, target), ends, required=bool(phases))
 
 
 def upgrade_fleet(
@@ -177,16 +177,16 @@ class _WaveRun:
         """Read, upgrade and verify one tenant."""
         if self.halted.is_set():
             return None
-        start, chain = time.perf_counter(), self.how.request.locate.chain
-        wanted = chain.ancestors(self.how.wanted)
+        start, migrations = time.perf_counter(), self.how.request.locate.migrations
+        wanted = migrations.ancestors(self.how.wanted)
         # a required gate is evaluated in finished tenants, too
         before = ask(self.how.request, tenant, () if self.how.required else wanted)
         done = TenantUpgrade(wave, UpgradeOutcome.CURRENT, before.revision)
         if before.revision is None and before.error is not None:
             return replace(before, upgrade=replace(done, outcome=UpgradeOutcome.FAILED))
-        applied = chain.position((before.revision or "").split()).applied
+        applied = migrations.position((before.revision or "").split()).applied
         pending = wanted - applied
-        done = replace(done, pending=tuple(each.id for each in chain if each.id in pending))
+        done = replace(done, pending=tuple(each.id for each in migrations if each.id in pending))
         if self.how.dry_run:
             outcome = UpgradeOutcome.PENDING if pending else UpgradeOutcome.CURRENT
             return replace(before, exit_code=0, upgrade=replace(done, outcome=outcome))

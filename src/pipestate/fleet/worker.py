@@ -180,7 +180,7 @@ def main() -> int:
     """Upgrade tenants until stdin ends. Reserve stdout for answers; redirect other output to stderr."""
     from pipestate.migration.upgrade import make_upgrade
     from pipestate.project.graph import find_targets
-    from pipestate.project.revision_files import read_chain
+    from pipestate.project.revision_files import read_migrations
     from pipestate.project.version_table import locator
 
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -188,10 +188,10 @@ def main() -> int:
     job, environ = json.loads(sys.stdin.readline()), dict(os.environ)
     project = find_described(job["project"])
     ini_url = partial(project.option, "sqlalchemy.url")
-    chain = read_chain(project)
-    locate = locator(project, chain, job["version_table"])
-    shared = make_upgrade(project, chain, locate, parse_url("postgresql://"))
-    wanted = find_targets(chain, job["target"])
+    migrations = read_migrations(project)
+    locate = locator(project, migrations, job["version_table"])
+    shared = make_upgrade(project, migrations, locate, parse_url("postgresql://"))
+    wanted = find_targets(migrations, job["target"])
     for line in sys.stdin:
         tenant = json.loads(line)
         url, path, arguments = parse_url(tenant["url"]), tuple(tenant["path"]), tuple(tenant["arguments"])

@@ -31,7 +31,7 @@ from pipestate.verify.session_safety import foreign_owner_query
 
 # A container's user is often root, so the launcher or the CI names the person.
 VARIABLES = ("PIPESTATE_ACTOR", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
-# Version table with its schema, quoted as in `chain.candidates`: revision ids may repeat across chains.
+# Version table with its schema, quoted as in `version_table.candidates`: projects may have the same revision ids.
 _VERSION_TABLE = {
     "postgresql": """(SELECT '"' || replace(n.nspname, '"', '""') || '"."' || replace(c.relname, '"', '""') || '"'
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -136,7 +136,7 @@ def record_event(
 ) -> None:
     """Write a row outside any phase: a purge, or an applied or reverted revision.
 
-    A revision has a `title`, the `file_sha256` of its file, and the quoted `version_table` of its chain.
+    A revision has a `title`, the `file_sha256` of its file, and the quoted `version_table` of its migrations.
     `dropped` lists the dropped objects. `state` is the ledger state that the caller has just read.
     """
     require_ledger(connection, state)

@@ -146,7 +146,7 @@ HIDDEN = re.compile(r"_pipestate_\d+_")
 def guard(context: Any, *, since: str | None = None) -> None:
     """Guard each configuration of this env.py; `context` is `alembic.context`.
 
-    Revisions up to `since` may lose data: for databases that replay an old chain.
+    Revisions up to `since` may lose data: for databases that replay old migrations.
     """
     environment = environment_of(context)
     if is_configured(environment):
@@ -350,7 +350,7 @@ def _refuse_unknown(scripts: ScriptDirectory, runbooks: Sequence[Runbook]) -> No
         if revision not in known:
             raise MigrationError(
                 f"{runbook.path}:{phase.line}: phase {phase.name} opens {revision}, a revision that the "
-                "chain does not have: correct `opens` in the front matter, or take it out; nothing was run"
+                "project does not have: correct `opens` in the front matter, or take it out; nothing was run"
             )
 
 

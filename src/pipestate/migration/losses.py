@@ -108,7 +108,7 @@ def _up_to(migration: MigrationContext, since: str | None) -> frozenset[str]:
         return frozenset(str(each.revision) for each in migration.script.iterate_revisions(since, "base"))
     except (CommandError, RevisionError) as error:
         raise MigrationError(
-            f"guard(context, since={since!r}): this chain has no such revision; name one of its own"
+            f"guard(context, since={since!r}): this project has no such revision; name one of its own"
         ) from error
 
 

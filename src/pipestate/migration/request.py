@@ -39,7 +39,7 @@ class GateRequest:
     """A phase as it is evaluated now: all of its `checks`, and those that are evaluated `again` under the
     lock.
 
-    `position` is the database's revision, with the files of the chain: a check may compare those with a
+    `position` is the database's revision, with the files of the migrations: a check may compare those with a
     rehearsal's.
     """
 

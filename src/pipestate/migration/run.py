@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class MigrationRun:
     """Everything that pipestate remembers of one run on one database."""
 
-    # The chain, as `pipestate.environment.run` configures it.
-    has_registry: bool = False  # the chain records the objects that it creates
+    # The migrations, as `pipestate.environment.run` configures it.
+    has_registry: bool = False  # the migrations record the objects that they create
     naive_timezone: str = "UTC"  # adopted times without a zone are read in this one
     # The run.
     is_guarded: bool = False

@@ -292,17 +292,17 @@ def _part_assertion() -> str:
     )
 
 
-# The registry of objects that a chain created: its downgrades drop those alone. The ledger keeps it in its
-# table `object`, for chains with `run(context, registry=True)` in env.py. Any other chain owns what it
+# The registry of objects that the migrations created: their downgrades drop those alone. The ledger keeps it in its
+# table `object`, for projects with `run(context, registry=True)` in env.py. Any other project owns what it
 # creates, and its downgrades drop that unconditionally.
 
 
-# The statement of a chain without a registry.
+# The statement of a project without a registry.
 NOTHING = "SELECT 1"
 
 
 def keeps_registry() -> bool:
-    """Say whether this chain keeps a registry."""
+    """Say whether this project keeps a registry."""
     return bool(current_run().has_registry)
 
 

@@ -1,4 +1,4 @@
-"""Revision files: read gates and chain from their syntax, without importing them."""
+"""Revision files: read gates and links from their syntax, without importing them."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipestate.core.errors import ConfigError
-from pipestate.project.graph import Chain, Revision, make_chain
+from pipestate.project.graph import Migrations, Revision, make_migrations
 from pipestate.project.syntax import (
     UNKNOWN,
     Imported,
@@ -92,7 +92,7 @@ def _is_one_of(functions: Container[str], function: ast.expr, aliases: dict[str,
     return package == "pipestate" and bool(middle) and middle[-1] in functions
 
 
-# Ledger in a chain: find the revisions that install or change it.
+# Ledger in the migrations: find the revisions that install or change it.
 
 
 INSTALL = "install_ledger"
@@ -124,7 +124,7 @@ def _ledger_tree(path: Path) -> ast.Module:
     return parse(source, path) if any(name.encode() in source for name in CHANGING) else ast.Module([], [])
 
 
-# Read a chain from its files without importing them: the project's packages may be missing.
+# Read migrations from their files without importing them: the project's packages may be missing.
 
 
 # Like Alembic, skip editors' lock files and packages; in old projects a file's name could be its id.
@@ -134,9 +134,9 @@ _ILLEGAL = "@-+:"
 _PLACED = ("revision", "down_revision", "depends_on", "branch_labels")
 
 
-def read_chain(project: "Project") -> Chain:
-    """Read all revisions of a project; raise ConfigError with file and line if the chain is inconsistent."""
-    return make_chain([read_revision(path) for path in revision_files(project)])
+def read_migrations(project: "Project") -> Migrations:
+    """Read all revisions of a project; raise ConfigError with file and line if they are inconsistent."""
+    return make_migrations([read_revision(path) for path in revision_files(project)])
 
 
 def revision_files(project: "Project") -> list[Path]:

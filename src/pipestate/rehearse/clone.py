@@ -16,7 +16,7 @@ from pipestate.database.queries import named_query
 from pipestate.database.urls import shown
 from pipestate.ledger.state import find_foreign_owner, look, make_own
 from pipestate.project.find import Project
-from pipestate.project.graph import Chain, Position
+from pipestate.project.graph import Migrations, Position
 from pipestate.project.version_table import Locator
 
 PRODUCTION = (
@@ -163,7 +163,7 @@ class Job:
     clone: URL
     production: URL | None
     project: Project
-    chain: Chain
+    migrations: Migrations
     locate: Locator
     called: str | None = None
 

@@ -290,7 +290,7 @@ def compare(
 
 
 def _path(job: Job, revision: str) -> str:
-    return near(str(job.chain.by_id[revision].path), ini_directory(job.project))
+    return near(str(job.migrations.by_id[revision].path), ini_directory(job.project))
 
 
 def _error(first: Prepared, each: Prepared) -> str | None:

@@ -248,5 +248,5 @@ def unknown_revisions(runbook: Runbook, phase: Phase, known: Container[str]) -> 
     return sorted(set(found))
 
 
-_MISSING = "a revision that the chain does not have"
+_MISSING = "a revision that the project does not have"
 _OR = "or name the right alembic.ini with --config"

@@ -67,7 +67,7 @@ def foreign_owner_query(*, to_change: bool = False, version_table: str | None = 
     """Render the query for the first object of the ledger that an untrusted role owns, and for that role.
 
     With `to_change` this role must also have the owner's rights, as an update of the ledger needs. `version_table` is
-    the chain's; without it the transaction's setting counts.
+    the migrations'; without it the transaction's setting counts.
     """
     named = "'" + version_table.replace("'", "''") + "'" if version_table else _SET_HERE
     trusted = _TRUSTED.replace("<<version_table>>", named)

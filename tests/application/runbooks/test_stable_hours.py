@@ -8,7 +8,7 @@ import pytest
 from application.runbooks.queue_cutover_cases import PROBES
 from pipestate.runbook.model import Check
 from pipestate.runbook.variants import ledger_names
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.servers import Database, Postgres, Sqlite
 from support.sql_times import run_timed
 from support.verdicts import dialect, shipped
@@ -37,7 +37,7 @@ Found = tuple[int, float | None, float | None]
 
 @pytest.fixture
 def ledger(bed: Postgres | Sqlite) -> Iterator[Database]:
-    database = bed.copy_of("at 0005", lambda fresh: Chain(fresh).upgrade("0005"))
+    database = bed.copy_of("at 0005", lambda fresh: Migrations(fresh).upgrade("0005"))
     yield database
     bed.drop(database)
 
@@ -106,10 +106,10 @@ def test_it_gives_the_verdict_that_the_whole_diary_would(ledger: Database) -> No
     assert len(seen) == 4, "both verdicts of both phases were among the diaries"
 
 
-def test_it_reads_its_hours_by_the_index(pg_chain: Chain) -> None:
+def test_it_reads_its_hours_by_the_index(pg_migrations: Migrations) -> None:
     """Not on SQLite, whose times may be written in several ways: no index serves that."""
-    pg_chain.upgrade("0002")
-    ledger = pg_chain.database
+    pg_migrations.upgrade("0002")
+    ledger = pg_migrations.database
     ledger.run(
         *(
             "INSERT INTO pipestate.observation (name, value, source, actor, observed_at) "

@@ -8,7 +8,7 @@ import pytest
 from attacks.sessions import wait_until
 from pipestate.core.errors import ConfigError
 from pipestate.database.urls import shown
-from pipestate.fleet.ask import Answer
+from pipestate.fleet.evaluate import Answer
 from pipestate.fleet.run import Group
 from pipestate.project.find import Project
 from pipestate.verify.report import Gate

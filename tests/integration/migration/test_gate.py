@@ -68,7 +68,7 @@ def app(pg: Database, tmp_path: Path) -> "App":
 
 
 class App:
-    """An application that has never heard of our chain."""
+    """An application that has never heard of our migrations."""
 
     def __init__(self, root: Path, database: Database) -> None:
         self.root = root

@@ -14,7 +14,7 @@ from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.migration.postgresql.session import one_migration_at_a_time
 from pipestate.project.find import Named, find_project
 from pipestate.project.ready import Readiness, read_readiness
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.project.version_table import Locator, locator
 from support.programs import run_program
 from support.servers import Database
@@ -25,7 +25,7 @@ AT_ONCE = 50
 
 def locate(option: str | None = None) -> Locator:
     project = find_project(Named())
-    return locator(project, read_chain(project), option)
+    return locator(project, read_migrations(project), option)
 
 
 def readiness(database: Database, option: str | None = None) -> Readiness:
@@ -54,7 +54,7 @@ def version_table(name: str, *revisions: str) -> list[str]:
         ("branches", ["left1", "zz"], False, None),
     ],
 )
-def test_a_version_table_is_compared_with_the_chain(
+def test_a_version_table_is_compared_with_the_migrations(
     database: Database,
     miniature: Enter,
     project: str,
@@ -71,7 +71,7 @@ def test_a_version_table_is_compared_with_the_chain(
 
 def test_every_head_of_several_is_wanted(database: Database, miniature: Enter) -> None:
     miniature("branches")
-    first, *others = read_chain(find_project(Named())).heads
+    first, *others = read_migrations(find_project(Named())).heads
     assert others
     database.run(*version_table("alembic_version", first))
     assert not readiness(database).ok

@@ -6,7 +6,7 @@ import pytest
 
 from integration.report.conftest import gathered
 from pipestate.project.find import Calls
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.project.version_table import locator
 from pipestate.report.gather import Gathered
 from pipestate.report.page import render_page
@@ -29,7 +29,7 @@ def seen(request: pytest.FixtureRequest) -> Gathered:
     database = bed.create()
     build(database)
     with database.reader() as connection:
-        position = locator(PROJECT, read_chain(PROJECT))(connection)
+        position = locator(PROJECT, read_migrations(PROJECT))(connection)
     found = gathered(database, [load(RUNBOOK)], position)
     bed.drop(database)
     return found

@@ -9,11 +9,11 @@ from pipestate.ledger.record import find_signoff
 from pipestate.project.graph import Position
 from pipestate.runbook.model import Phase, Runbook, SignOff
 
-CHAIN = frozenset({"a1", "b2", "c3"})
+MIGRATIONS = frozenset({"a1", "b2", "c3"})
 
 
 def at(*applied: str) -> Position:
-    return Position(CHAIN, frozenset(applied), applied[-1] if applied else None, "c3")
+    return Position(MIGRATIONS, frozenset(applied), applied[-1] if applied else None, "c3")
 
 
 def phase(name: str, from_: str | None, until: str | None, *ids: str) -> Phase:

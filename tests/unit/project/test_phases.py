@@ -8,7 +8,7 @@ import pytest
 from pipestate.core.errors import ConfigError
 from pipestate.project.find import Named, Project, find_project
 from pipestate.project.phases import lint, resolve_opens, wrong_revisions
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.runbook.files import every_runbook
 from pipestate.verify.checks import find_phases, select_checks
 
@@ -18,7 +18,7 @@ REVISION = Path("alembic/versions/b2_drop_old_orders.py")
 
 
 def found(project: Project) -> list[str]:
-    return [str(each) for each in wrong_revisions(read_chain(project), every_runbook(project.runbooks))]
+    return [str(each) for each in wrong_revisions(read_migrations(project), every_runbook(project.runbooks))]
 
 
 def test_a_gate_that_is_asked_is_no_finding(miniature: Enter) -> None:
@@ -45,9 +45,9 @@ def test_a_revision_that_does_not_exist(miniature: Enter) -> None:
     PAGE.write_text(PAGE.read_text().replace('["b2"]', '["b2", "b3"]'))
     project = find_project(Named())
     (finding,) = found(project)
-    assert "orders.md:9: phase ready opens b3, a revision that the chain does not have" in finding
+    assert "orders.md:9: phase ready opens b3, a revision that the project does not have" in finding
     with pytest.raises(ConfigError, match="opens b3"):
-        resolve_opens(read_chain(project), every_runbook(project.runbooks), Named())
+        resolve_opens(read_migrations(project), every_runbook(project.runbooks), Named())
 
 
 def test_without_opens_a_phase_opens_what_asks_it_and_ends_with_it(miniature: Enter) -> None:
@@ -56,7 +56,7 @@ def test_without_opens_a_phase_opens_what_asks_it_and_ends_with_it(miniature: En
     project = find_project(Named())
     (written,) = every_runbook(project.runbooks)
     assert (written.phases[0].opens, written.phases[0].until) == ((), None)
-    (book,) = resolve_opens(read_chain(project), [written], Named())
+    (book,) = resolve_opens(read_migrations(project), [written], Named())
     assert (book.phases[0].opens, book.phases[0].until) == (("b2",), "b2")
 
 
@@ -67,7 +67,7 @@ def test_on_branches_a_phase_that_both_ask_goes_on(miniature: Enter) -> None:
     beside = REVISION.read_text().replace('"b2"', '"b3"').replace("b2", "b3")
     REVISION.with_name("b3_beside.py").write_text(beside)
     project = find_project(Named())
-    (book,) = resolve_opens(read_chain(project), every_runbook(project.runbooks), Named())
+    (book,) = resolve_opens(read_migrations(project), every_runbook(project.runbooks), Named())
     assert (sorted(book.phases[0].opens), book.phases[0].until) == (["b2", "b3"], None)
 
 
@@ -99,7 +99,7 @@ def test_a_phase_that_is_asked_blocks_something(miniature: Enter) -> None:
     )
 
 
-def test_lint_holds_the_pages_of_the_project_against_its_chain(miniature: Enter, tmp_path: Path) -> None:
+def test_lint_holds_the_pages_of_the_project_against_its_migrations(miniature: Enter, tmp_path: Path) -> None:
     miniature("stock")
     PAGE.write_text(PAGE.read_text().replace('["b2"]', '["b3"]'))
     elsewhere = tmp_path / "orders.md"
@@ -121,13 +121,21 @@ def test_the_shipped_pages_open_what_asks_them() -> None:
 @pytest.mark.parametrize(
     ("was", "becomes", "told"),
     [
-        ('from: "a1"', 'from: "a9"', "9: phase ready begins at a9, a revision that the chain does not have"),
-        ('until: "b2"', 'until: "b9"', "9: phase ready ends at b9, a revision that the chain does not have"),
+        (
+            'from: "a1"',
+            'from: "a9"',
+            "9: phase ready begins at a9, a revision that the project does not have",
+        ),
+        (
+            'until: "b2"',
+            'until: "b9"',
+            "9: phase ready ends at b9, a revision that the project does not have",
+        ),
         ("-- check: few\n", "-- check: few\n-- from: c9\n", "11: check few: `-- from: c9` names a revision"),
         (
             "-- check: few\n-- require: orders <= 3\n",
             "-- view: few\n-- until: c9\n",
-            "11: view few: `-- until: c9` names a revision that the chain does not have: correct it, or name the",
+            "11: view few: `-- until: c9` names a revision that the project does not have: correct it, or name the",
         ),
     ],
     ids=["from", "until", "check", "view"],
@@ -140,7 +148,9 @@ def test_a_revision_that_a_page_names_exists(miniature: Enter, was: str, becomes
     (finding,) = found(project)
     assert finding.startswith(f"runbooks/orders.md:{told}")
     assert [str(each) for each in lint([PAGE], project)] == [finding]
-    with pytest.raises(ConfigError, match="a revision that the chain does not have"):
+    with pytest.raises(ConfigError, match="a revision that the project does not have"):
         select_checks(
-            *find_phases(every_runbook(project.runbooks))[0], read_chain(project).position(["a1"]), "sqlite"
+            *find_phases(every_runbook(project.runbooks))[0],
+            read_migrations(project).position(["a1"]),
+            "sqlite",
         )

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from pipestate.cli.formats.layout import hanging
 from pipestate.core.text import many, plain
-from pipestate.fleet.ask import UpgradeOutcome
+from pipestate.fleet.evaluate import UpgradeOutcome
 from pipestate.fleet.run import Fleet, Group
 
 MOST_ROWS = 40

@@ -13,7 +13,7 @@ from pipestate.verify.report import count
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-    from pipestate.fleet.ask import Answer
+    from pipestate.fleet.evaluate import Answer
     from pipestate.fleet.run import Fleet
     from pipestate.rehearse.impact import Rehearsal, TableImpact
 
@@ -29,7 +29,7 @@ SHAPES: Shapes = {
     "Verdict": "id=check_id outcome level require observed message source block duration_ms evidence evidence_rows",
     # drift, plan, history
     "Drift": "schema_version revision recorded_at incomparable differences",
-    "ChainPlan": "schema_version revision=database.revision head=database.head steps next=advice",
+    "MigrationPlan": "schema_version revision=database.revision head=database.head steps next=advice",
     "Entry": "at kind who what revision role",
     # status
     "Status": "schema_version at database no_ledger warnings runbooks observations forced backfills rehearsal views "
@@ -135,7 +135,7 @@ def answer_as_data(answer: "Answer") -> dict[str, Any]:
 
 def fleet_as_data(fleet: "Fleet") -> dict[str, Any]:
     """Return the last line of a fleet: the totals."""
-    from pipestate.fleet.ask import UpgradeOutcome
+    from pipestate.fleet.evaluate import UpgradeOutcome
 
     data = {**VERSION, "kind": "summary", "ok": fleet.exit_code == 0, **as_plain(fleet)}
     data["groups"] = [

@@ -156,7 +156,7 @@ def _observations(standing: Status, width: int) -> Iterator[RenderableType]:
 
 def drift_as_lines(drift: Drift) -> Iterator[str]:
     """Answer in the first line; then name each difference."""
-    against = f"what the chain builds up to revision {drift.revision}"
+    against = f"what the migrations build up to revision {drift.revision}"
     if drift.recorded_at is not None:
         against = f"the record of {minute(drift.recorded_at)} UTC, revision {drift.revision or 'base'}"
     if drift.incomparable is not None:

@@ -29,7 +29,7 @@ DROP_EMPTY_SCHEMA = f"""  IF to_regnamespace('{SCHEMA}') IS NOT NULL AND NOT EXI
 
 
 def install_ledger() -> None:
-    """Install the ledger. In scripts of a chain with a registry, its first revision has the functions."""
+    """Install the ledger. In scripts of migrations with a registry, the first revision has the functions."""
     if not _is_shared(lambda connection: look(connection) == LedgerState(True, ())):
         text = block(functions=assertion() if sql.keeps_registry() and sql.is_offline() else None)
         _do(text, DECLARE, why="the ledger, where it is missing or older")

@@ -12,7 +12,7 @@ from pipestate.pipeline.planning import Trigger
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.reconcile import apply, reconcile_lock, run
 from pipestate.pipeline.schema import sites as sites_table
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.queues import QueueBed
 from support.servers import Database
 from support.stuck_sites import Pipeline, told
@@ -132,7 +132,7 @@ def test_ocr_without_a_storage_directory_is_refused_before_anything_is_written(p
 def test_a_database_without_counters_is_told_what_to_run(
     database: Database, jobs: QueueBed, tmp_path: Path
 ) -> None:
-    Chain(database).upgrade("0002")
+    Migrations(database).upgrade("0002")
     with pytest.raises(ConfigError, match="run alembic upgrade 0005 first"):
         Pipeline(database, tmp_path, jobs).reconcile()
 
