@@ -44,7 +44,7 @@ READS = {
     "reconciliation-runs": "90 days of reconciliations",
     "manual-interventions": "90 days of reconciliations",
 }
-FLAT_MS = 10.0  # less than that is noise
+FLAT_MS = 10.0  # less than that is too small to measure
 STILL_FLAT = 1.5  # times as long is still flat
 
 

@@ -34,7 +34,7 @@ from pipestate.database.embedded import embedded_server
 from pipestate.database.urls import shipped_root
 from writer_wait import SEED_EXPAND, Load, copy_of, measure
 
-LIMIT_MS, WORTH_JUDGING_MS, NOISE_FACTOR, MOST_SLOWED = 500, 300, 5, 1.10
+LIMIT_MS, WORTH_JUDGING_MS, MEASURABLE_FACTOR, MOST_SLOWED = 500, 300, 5, 1.10
 CHANGES = {
     "001's SQL": SEED_EXPAND,
     "volatile default": ["ALTER TABLE sites ADD COLUMN token uuid DEFAULT gen_random_uuid()"],
@@ -69,7 +69,7 @@ class Round:
 
     forecast: float
     truth: float
-    noise: float
+    idle: float
     watched: float
     alone: float
     bounded: bool
@@ -179,9 +179,9 @@ def judge(name: str, rounds: list[Round], rows: int) -> bool:
     """Print one line, and say whether the forecast was right."""
     guess = median(each.forecast for each in rounds)
     truth = median(each.truth for each in rounds)
-    noise = median(each.noise for each in rounds)
+    idle = median(each.idle for each in rounds)
     slowed = slowed_by(rounds)
-    if name == "DROP COLUMN" or truth < max(WORTH_JUDGING_MS, noise * NOISE_FACTOR):
+    if name == "DROP COLUMN" or truth < max(WORTH_JUDGING_MS, idle * MEASURABLE_FACTOR):
         right = (guess > LIMIT_MS) == (truth > LIMIT_MS)
     else:
         right = 0.5 <= guess / truth <= 2
@@ -190,7 +190,7 @@ def judge(name: str, rounds: list[Round], rows: int) -> bool:
     bounded = f"{'' if rounds[0].bounded else 'not '}bounded{', tried' if rounds[0].tried else ''}"
     bounded = "–" if rounds[0].tried is None else bounded
     print(
-        f"{name:<20}{guess:>10.0f}{truth:>10.0f}{guess / max(truth, 1):>8.2f}{noise:>8.0f}"
+        f"{name:<20}{guess:>10.0f}{truth:>10.0f}{guess / max(truth, 1):>8.2f}{idle:>8.0f}"
         f"{'–' if slowed is None else f'{slowed:.2f}':>9}  "
         f"{bounded:<20}{said(right)}",
         flush=True,
@@ -225,7 +225,7 @@ def main() -> int:
             project.name: [compare(project, template, server, load) for _ in range(options.rounds)]
             for project in projects
         }
-    print(f"\n{'':<20}{'forecast':>10}{'truth ms':>10}{'ratio':>8}{'noise':>8}{'slowed':>9}")
+    print(f"\n{'':<20}{'forecast':>10}{'truth ms':>10}{'ratio':>8}{'idle':>8}{'slowed':>9}")
     right = [judge(name, rounds, load.sites) for name, rounds in found.items()]
     right.append(judge_watcher(list(found.values()), load.sites))
     return 0 if all(right) else 1

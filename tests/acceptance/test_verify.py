@@ -452,13 +452,13 @@ def test_a_long_verify_says_which_check_runs_on_a_terminal_and_leaves_nothing_th
     assert "check 2 of 2" not in on(pg, *called).stderr
 
 
-CULPRITS = """WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 37)
+OFFENDING_ROWS = """WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 37)
 SELECT 'late' AS fault, 1000 + i AS id FROM n"""
 
 
-def test_evidence_all_lists_every_culprit(database: Database, tmp_path: Path) -> None:
+def test_evidence_all_lists_every_offending_row(database: Database, tmp_path: Path) -> None:
     path = tmp_path / "late.md"
-    path.write_text(page(block(CULPRITS, check="late", require="rows = 0"), name="late"))
+    path.write_text(page(block(OFFENDING_ROWS, check="late", require="rows = 0"), name="late"))
     for command, rows in (
         (["verify"], 5),
         (["verify", "--evidence", "all"], 37),

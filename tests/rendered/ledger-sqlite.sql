@@ -107,7 +107,7 @@ CREATE TABLE IF NOT EXISTS pipestate_rehearsal (
   clone TEXT NOT NULL,
   rows BIGINT DEFAULT 0 NOT NULL,
   longest_wait_ms FLOAT,
-  noise_ms FLOAT,
+  idle_wait_ms FLOAT,
   bounded BOOLEAN,
   ok BOOLEAN,
   duration_ms FLOAT,
@@ -292,7 +292,7 @@ DROP VIEW IF EXISTS pipestate_rehearsed;
 CREATE VIEW pipestate_rehearsed AS
 SELECT f.key AS revision,
        r.longest_wait_ms,
-       r.noise_ms,
+       r.idle_wait_ms,
        r.bounded,
        r.ok,
        r.rows,

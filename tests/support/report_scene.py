@@ -34,7 +34,7 @@ REHEARSED = {
     "clone": "postgresql://rehearsal/civic",
     "rows": 105_300,
     "longest_wait_ms": 41.0,
-    "noise_ms": 3.0,
+    "idle_wait_ms": 3.0,
     "bounded": True,
     "ok": True,
 }

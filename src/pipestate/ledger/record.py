@@ -206,7 +206,7 @@ class Rehearsed:
     kind: str = REHEARSE
     rows: int = 0
     longest_wait_ms: float | None = None
-    noise_ms: float | None = None
+    idle_wait_ms: float | None = None
     bounded: bool | None = None
     tables: Mapping[str, int] | None = None
     scale: float | None = None

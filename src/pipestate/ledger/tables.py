@@ -211,7 +211,7 @@ class _Builder:
             Column("files", Json, nullable=False),
             _text("clone", nullable=False),
             _count("rows", BigInteger),
-            *(Column(name, Float) for name in ("longest_wait_ms", "noise_ms")),
+            *(Column(name, Float) for name in ("longest_wait_ms", "idle_wait_ms")),
             *(Column(name, Boolean) for name in ("bounded", "ok")),
             Column("duration_ms", Float),
             Column("kind", Text, server_default=text("'rehearse'"), nullable=False),

@@ -163,7 +163,7 @@ CREATE OR REPLACE VIEW pipestate.rehearsed AS
 SELECT DISTINCT ON (f.revision)
        f.revision,
        r.longest_wait_ms,
-       r.noise_ms,
+       r.idle_wait_ms,
        r.bounded,
        r.ok,
        r.rows,

@@ -143,7 +143,7 @@ WHERE p.id = (SELECT max(latest.id) FROM pipestate_backfill_progress latest
 CREATE VIEW pipestate_rehearsed AS
 SELECT f.key AS revision,
        r.longest_wait_ms,
-       r.noise_ms,
+       r.idle_wait_ms,
        r.bounded,
        r.ok,
        r.rows,

@@ -1,7 +1,7 @@
 """`python -m pipestate.rehearse.child`: migrates the clone, and reports on stdout.
 
 1. Read the job from stdin: the clone with its password, the project, the steps.
-2. If the run is measured, run env.py once without revisions: the waits seen then are noise.
+2. If the run is measured, run env.py once without revisions: waits up to those seen then are too small to measure.
 3. Run the steps through env.py, pass every gate, and refuse any other database. If the job
    waits, wait before each revision for a line on stdin.
 

@@ -14,7 +14,7 @@ MODES = (
     *("ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"),
 )
 STRONGEST = MODES[-1]
-NOISE_FACTOR = 5
+MEASURABLE_FACTOR = 5
 READER_MS = 2000.0  # how long a reader blocks the migration's request
 MOST_SCALED = 10.0  # beyond this ratio of rows, times are not estimated
 
@@ -176,7 +176,7 @@ class Rehearsal:
     before: str | None
     after: str | None
     duration_ms: float
-    noise_ms: float
+    idle_wait_ms: float
     revisions: tuple[RevisionImpact, ...]
     failure: Failure | None = None
     not_probed: dict[str, str] = field(default_factory=dict)
@@ -195,9 +195,9 @@ class Rehearsal:
         return tuple(table for revision in self.revisions for table in revision.tables)
 
     @property
-    def noise_floor_ms(self) -> float:
-        """The noise limit: an empty revision shows waits up to this."""
-        return self.noise_ms * NOISE_FACTOR
+    def measurable_ms(self) -> float:
+        """The smallest wait that can be measured: a run without revisions shows smaller ones."""
+        return self.idle_wait_ms * MEASURABLE_FACTOR
 
     @property
     def longest_wait_ms(self) -> float:
@@ -309,7 +309,7 @@ def verdict(figure_ms: float, limit_ms: float) -> LimitVerdict:
 
 
 def judge(made: Rehearsal, limit_ms: float) -> tuple[LimitFinding, ...]:
-    """List figures over the limit or too close to it; noise is neither.
+    """List figures over the limit or too close to it, without those too small to measure.
 
     On SQLite writers wait until a revision is over.
     """
@@ -325,26 +325,26 @@ def judge(made: Rehearsal, limit_ms: float) -> tuple[LimitFinding, ...]:
             for each in made.revisions
         )
         return tuple(each for each in found if each.verdict is not LimitVerdict.WITHIN)
-    over = (each for table in made.tables for each in _findings(table, limit_ms, made.noise_floor_ms))
+    over = (each for table in made.tables for each in _findings(table, limit_ms, made.measurable_ms))
     return tuple(dict.fromkeys(over))
 
 
-def _findings(table: TableImpact, limit_ms: float, noise_floor_ms: float) -> Iterator[LimitFinding]:
+def _findings(table: TableImpact, limit_ms: float, measurable_ms: float) -> Iterator[LimitFinding]:
     if table.bounded is False:
         yield _finding(table, table.taken_by, UNBOUNDED, LimitVerdict.OVER)
     elif table.patience_ms > limit_ms:
         yield _finding(table, table.taken_by, LONG_TIMEOUT, LimitVerdict.OVER)
     found = verdict(table.wait_ms * (table.scale or 1.0), limit_ms)
-    noise = table.wait_ms < noise_floor_ms and found is not LimitVerdict.OVER
+    too_small = table.wait_ms < measurable_ms and found is not LimitVerdict.OVER
     if table.scale is None and found is not LimitVerdict.OVER:
         if table.is_in_the_way:
             yield _finding(table, table.taken_by, BEYOND, LimitVerdict.UNKNOWN)
-    elif found is not LimitVerdict.WITHIN and not noise:
+    elif found is not LimitVerdict.WITHIN and not too_small:
         main = table.spent_by or table.taken_by
         yield _finding(table, main, LATER if table.is_kept_for_later else _cause(table, main) or OTHER, found)
         for statement in table.statements:
             cause = _cause(table, statement)
-            is_long = statement.duration_ms >= max(table.wait_ms / WORTH_TELLING, noise_floor_ms)
+            is_long = statement.duration_ms >= max(table.wait_ms / WORTH_TELLING, measurable_ms)
             if statement != main and cause is not None and is_long:
                 yield _finding(table, statement, cause, found)
 

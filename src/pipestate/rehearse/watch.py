@@ -196,7 +196,7 @@ class Seen:
 
     sightings: list[Sighting] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
-    noise_s: float = 0.0
+    idle_wait_s: float = 0.0
     not_probed: dict[str, str] = field(default_factory=dict)
 
 
@@ -240,7 +240,7 @@ class Watcher:
         def take(_rows: Rows, sent: float, now: float) -> None:
             wait = Wait(table.oid, mode, sent, now)
             if self.trace.is_empty:
-                self.seen.noise_s = max(self.seen.noise_s, now - sent)
+                self.seen.idle_wait_s = max(self.seen.idle_wait_s, now - sent)
             elif now - sent >= WORTH_KEEPING_S:
                 self.seen.waits.append(wait)
 

@@ -224,7 +224,7 @@ class RecordedRehearsal:
     clone: str
     rows: int
     longest_wait_ms: float | None
-    noise_ms: float | None
+    idle_wait_ms: float | None
     bounded: bool | None
     ok: bool
     unchanged: bool

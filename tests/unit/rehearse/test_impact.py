@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipestate.rehearse.impact import (
-    NOISE_FACTOR,
+    MEASURABLE_FACTOR,
     LimitFinding,
     LimitVerdict,
     LockEncounter,
@@ -70,7 +70,7 @@ def test_one_unbounded_wait_makes_the_whole_unbounded_and_one_unknown_makes_it_u
 
 def found(table: TableImpact, *, limit: float = 500, floor: float = 100) -> tuple[LimitFinding, ...]:
     revision = RevisionImpact("b2", "versions/b2.py", 2000.0, (table,))
-    return judge(Rehearsal("clone", "18", None, "b2", 1.0, floor / NOISE_FACTOR, (revision,)), limit)
+    return judge(Rehearsal("clone", "18", None, "b2", 1.0, floor / MEASURABLE_FACTOR, (revision,)), limit)
 
 
 @pytest.mark.parametrize(
@@ -131,13 +131,13 @@ def test_every_finding_of_a_revision_is_listed() -> None:
     """The index took less time than the rewrite, and was hidden behind it."""
     rewrite = made_statement("ALTER TABLE orders ADD COLUMN token uuid DEFAULT gen_random_uuid()")
     index = replace(made_statement("CREATE INDEX i ON orders (note)"), source="versions/b2.py:9", end=0.4)
-    noise = replace(made_statement("UPDATE alembic_version SET version_num = 'b2'"), end=0.02)
+    short = replace(made_statement("UPDATE alembic_version SET version_num = 'b2'"), end=0.02)
     plain = made_statement("SELECT pg_sleep(1)")
     table = made_table(
         rewritten=True,
         spent_by=rewrite,
         rewritten_by=rewrite,
-        statements=(rewrite, plain, index, index, noise),
+        statements=(rewrite, plain, index, index, short),
     )
     first, second = found(table)
     assert first.what.startswith("rewrites the table")
@@ -203,7 +203,7 @@ def test_near_the_limit_nobody_can_say() -> None:
     assert finding.verdict is LimitVerdict.TOO_CLOSE
 
 
-def test_noise_is_no_finding_unless_it_is_far_over() -> None:
+def test_a_wait_too_small_to_measure_is_no_finding_unless_it_is_far_over() -> None:
     assert found(made_table(writer_ms=300.0), floor=400) == ()
     assert found(made_table(writer_ms=1100.0), floor=2000) != ()
 

@@ -38,7 +38,7 @@ SHAPES: Shapes = {
     "RunbookStatus": "name title path phases",
     "SignOffStatus": "id text valid_for_seconds=valid_for people missing until words",
     "Observed": "name value at age_seconds=age source actor asked_by=checked_by fails",
-    "RecordedRehearsal": "at by revisions clone rows longest_stall_ms=longest_wait_ms noise_ms bounded ok unchanged",
+    "RecordedRehearsal": "at by revisions clone rows longest_stall_ms=longest_wait_ms noise_ms=idle_wait_ms bounded ok unchanged",
     # fleet
     "Answer": "name url=shown_url schema exit_code error dialect server_version revision head duration_ms summary "
     "phases drift pending next upgrade warnings",
@@ -49,7 +49,7 @@ SHAPES: Shapes = {
     "Group": "databases=names first=names revision=state.revision closed=state.closed error=state.error",
     "Tenant": "source url=address",
     # rehearse
-    "Rehearsal": "clone server before after duration_ms noise_ms longest_stall_ms=longest_wait_ms max_stall_ms=limit_ms failure "
+    "Rehearsal": "clone server before after duration_ms noise_ms=idle_wait_ms longest_stall_ms=longest_wait_ms max_stall_ms=limit_ms failure "
     "revisions findings writes there_and_back=returned not_probed not_tried autovacuum",
     "RevisionImpact": "revision path duration_ms gates tables",
     "TableImpact": "table rows production_rows scale bytes modes rewritten taken_at=taken_by.source "
@@ -175,5 +175,5 @@ def _table(found: "Rehearsal", table: "TableImpact") -> dict[str, Any]:
         "scale": None if table.scale is None else round(table.scale, 3),
         "modes": [spelt(mode) for mode in table.modes],
         "bounded_by": known_by if table.bounded is not None and STRONGEST in table.modes else None,
-        "noise": table.wait_ms < found.noise_floor_ms,
+        "noise": table.wait_ms < found.measurable_ms,
     }

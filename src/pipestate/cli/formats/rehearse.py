@@ -92,8 +92,8 @@ def _summary(found: Rehearsal) -> str:
     broken = len(found.writes.broken)
     before = f"Broken: {many(broken, 'write')} that worked before. " if broken else ""
     longest = duration(found.longest_wait_ms)
-    if found.longest_wait_ms < found.noise_floor_ms:
-        longest = f"not measurable (under {duration(found.noise_floor_ms)})"
+    if found.longest_wait_ms < found.measurable_ms:
+        longest = f"not measurable (under {duration(found.measurable_ms)})"
     if found.limit_ms is None:
         return f"{before}The longest wait is {longest}. No limit set. Add --max-wait 500ms to pass or fail."
     limit = f"the limit is {duration(found.limit_ms)}"
@@ -110,9 +110,9 @@ def _details(found: Rehearsal, width: int) -> Iterator[str]:
     clone = f"{kind} {database_name(url)}".strip()
     at = f"{found.before or 'base'} → {found.after or 'base'}"
     yield from _wrapped(f"{clone}  {found.server}  {at} in {duration(found.duration_ms)}", "", width)
-    if found.noise_ms:
-        noise, floor = duration(found.noise_ms), duration(found.noise_floor_ms)
-        said = f"An empty revision shows waits of {noise}; waits below {floor} count as noise."
+    if found.idle_wait_ms:
+        idle, floor = duration(found.idle_wait_ms), duration(found.measurable_ms)
+        said = f"Without revisions others wait up to {idle}; waits below {floor} are too small to measure."
         yield from _wrapped(said, "", width)
     for revision in found.revisions:
         yield ""
@@ -130,7 +130,7 @@ def _revision(found: Rehearsal, revision: RevisionImpact, width: int) -> Iterato
         failing = f": {', '.join(gate.failing)}" if gate.failing else ""
         passed = "; the rehearsal ignored it" if gate.state != "open" else ""
         yield from _named("gate", f"{gate.gate} is {gate.state}{failing}{passed}", width)
-    shown = [table for table in revision.tables if _is_worth_a_line(table, found.noise_floor_ms)]
+    shown = [table for table in revision.tables if _is_worth_a_line(table, found.measurable_ms)]
     for table in shown:
         yield from _table(found, revision, table, width)
     if not shown:
@@ -155,8 +155,8 @@ def _table(found: Rehearsal, revision: RevisionImpact, table: TableImpact, width
         rows = f"{rows}; in production {table.production_rows:,} rows: {times}"
     yield from _wrapped(f"{table.table}  {rows}", "  ", width)
     yield from _named("certain", "; ".join(_certain(table, revision.path)), width)
-    yield from _named("estimate", "; ".join(_estimates(table, found.noise_floor_ms)), width)
-    if table.spent_by is not None and table.wait_ms >= found.noise_floor_ms:
+    yield from _named("estimate", "; ".join(_estimates(table, found.measurable_ms)), width)
+    if table.spent_by is not None and table.wait_ms >= found.measurable_ms:
         yield from _named("time", _spent(table.spent_by, revision.path), width)
     if STRONGEST in table.modes:
         age = table.oldest_s
@@ -194,7 +194,7 @@ def _estimates(table: TableImpact, floor: float) -> Iterator[str]:
         if waited is None:
             yield f"{who} not measured"
         elif waited < floor:
-            yield f"{who}: noise"
+            yield f"{who}: too small to measure"
         else:
             yield f"{'rows locked' if who == 'rows' else f'{who} waits'} {_figure(table, waited)}"
 
@@ -230,9 +230,9 @@ def _notes(found: Rehearsal) -> Iterator[str]:
         yield f"Not probed: {table} ({why}); it is judged by how long its lock was held."
     for name in found.autovacuum:
         yield f"An autovacuum of {name} ran meanwhile."
-    if found.limit_ms is not None and found.noise_floor_ms > found.limit_ms * 2:
-        floor = duration(found.noise_floor_ms)
-        yield f"Waits under {floor} are noise here: use a quieter machine for this limit."
+    if found.limit_ms is not None and found.measurable_ms > found.limit_ms * 2:
+        floor = duration(found.measurable_ms)
+        yield f"Waits under {floor} are too small to measure here: use a quieter machine for this limit."
     tried, empty = found.writes.tried, found.writes.empty
     if tried:
         yield f"Writes: one row of {many(tried, 'table')} was updated, inserted and deleted, and rolled back."

@@ -83,7 +83,7 @@ def test_every_line_fits_and_says_what_is_certain_what_is_guessed_and_what_nobod
         "waiting for it is not bounded (tried: it still waited after 2.0 s)",
         "waiting for it is bounded (read from lock_timeout: 200 ms)",
         "lines 10 rows, 8 kB; in production 45 rows: estimates × 4.5",
-        "held 9.0 s (2.0 s here); a writer: noise",
+        "held 9.0 s (2.0 s here); a writer: too small to measure",
         "in production 99 rows: more than 10 × is a guess",
         "held 2.0 s here, unknown in production; a writer not measured",
         "over: b2, versions/b2.py:7: orders: it waits. Instead: do not wait",
