@@ -146,7 +146,7 @@ def test_a_broken_page_is_refused_once_for_all(directory: Path) -> None:
     finally:
         page.write_text(whole)
     assert (code, stdout) == (2, "")
-    assert "c3_no_log.py:5 asks phase ready, whose `opens` does not have c3" in stderr
+    assert "c3_no_log.py:5 checks phase ready, whose `opens` does not have c3" in stderr
 
 
 @pytest.mark.parametrize("columns", [60, 80])

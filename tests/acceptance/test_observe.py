@@ -35,7 +35,7 @@ def lines_of_the_documentation() -> str:
 
 
 def answer_as_prefect(received: SelectedCheck) -> Reply:
-    """Answer as the server did: a count, where state and time are asked for as it understands them."""
+    """Answer as the server did: a count, where state and time are queried as it understands them."""
     wanted = received.json()["flow_runs"]
     since = wanted["start_time"]["after_"]
     known = wanted["state"]["type"]["any_"] == ["FAILED", "CRASHED"] and re.fullmatch(r"[\d:T-]{19}Z", since)
@@ -103,7 +103,7 @@ def test_four_lines_find_what_the_runbook_needs(
     assert rows == [(name, value, name) for name, value in FOUND.items()]
     page = RUNBOOK.read_text()
     assert set(re.findall(r"^WHERE name = '(\w+)'", page, re.MULTILINE)) == set(FOUND), (
-        "the names that its checks ask for"
+        "the names that its checks read"
     )
     assert [received.path for received in prefect.received] == ["/api/flow_runs/count"]
 

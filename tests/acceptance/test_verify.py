@@ -156,7 +156,7 @@ def test_a_database_before_the_migrations_checks_nothing_and_that_is_no_pass(dat
         ),
         (["gate", "cleanup"], "2 runbooks have a phase cleanup: write `pipestate gate queue-cutover/cleanup"),
         (["verify", "--config", "none.ini"], "there is no none.ini"),
-        (["attest", "backup", "--by", "me"], "no runbook asks for backup"),
+        (["attest", "backup", "--by", "me"], "no runbook has a sign-off backup"),
         (["observe"], "nothing to observe"),
         (["purge", "--older-than", "soon"], "write 30d, 12h or 45m"),
         (["observe", "--set", "depth"], "write name=value"),

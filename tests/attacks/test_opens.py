@@ -208,7 +208,7 @@ def test_a_revision_without_source_asks_its_own_gate(gated: Project) -> None:
     gated.edit("alembic.ini", ("[alembic]\n", "[alembic]\nsourceless = true\n"))
     py_compile.compile(str(gated.root / CONTRACT), cfile=str(gated.root / f"{CONTRACT}c"), doraise=True)
     (gated.root / CONTRACT).unlink()
-    assert_refused(gated.alembic("upgrade", "head"), gated.database, "c3", "does not ask that gate")
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "c3", "does not check that gate")
     gated.edit(PAGE, NO_OPENS)
     assert_refused(gated.alembic("upgrade", "head"), gated.database, "the gate orders/ready is closed")
     approve(gated)
@@ -373,7 +373,7 @@ def test_pages_that_are_not_there_are_no_leave_to_go_on(gated: Project) -> None:
     write(gated, PRETENDING["behind an if that is never true"])
     url = gated.database.url.render_as_string(hide_password=False).replace("%", "%%")
     done = python(gated, IN_CODE.format(url=url))
-    assert "revision c3 asks the gate orders/ready, but there is no runbook in" in done.stderr
+    assert "revision c3 checks the gate orders/ready, but there is no runbook in" in done.stderr
     assert state_of(gated.database) == AT_B2
     (gated.root / "elsewhere").mkdir()
     ini = gated.read("alembic.ini").replace("%(here)s/migrations", "%(here)s/../migrations")

@@ -55,7 +55,7 @@ def project_in(root: Path) -> Project:
 def evaluate_list(
     project: Project, lines: Sequence[str], *, jobs: int = 3, phase: str | None = None, **options: object
 ) -> tuple[Fleet, dict[str, Answer]]:
-    """Ask the databases of that list; return what became of all, and each one's answer by name."""
+    """Evaluate the databases of that list; return what became of all, and each one's answer by name."""
     books = every_runbook(project.runbooks)
     settings = {"timeout_s": 10.0, "compare": True, **options}
     question = make_request(project, books, [phase] if phase else [], **settings)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A web server on this machine, in a thread: it keeps what it was asked, and answers as a test wants."""
+"""A web server on this machine, in a thread: it keeps what it received, and answers as a test wants."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ class Reply:
 
 @dataclass
 class WebServer:
-    """`replies` says what to answer; `asked` is what came."""
+    """`replies` says what to answer; `received` is what came."""
 
     url: str
     replies: Callable[[SelectedCheck], Reply]
@@ -63,7 +63,7 @@ def serving(replies: Callable[[SelectedCheck], Reply] = lambda _: Reply()) -> It
                 self.end_headers()
                 self.wfile.write(reply.body)
             except BrokenPipeError:
-                pass  # who asked did not wait
+                pass  # the client did not wait
 
         do_GET = do_POST = answer  # noqa: N815
 

@@ -37,7 +37,7 @@ Databases = Annotated[
         help="A URL a line; behind it databases: or schemas: and a query that returns their names. - is stdin.",
     ),
 ]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, max=64, help="Databases that are asked at once.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, max=64, help="Databases that are evaluated at once.")]
 Lines = Annotated[
     bool, typer.Option("--json", help="Print a line of JSON for each database, then one for all.")
 ]
@@ -167,7 +167,7 @@ def upgrade(
         typer.Option("--max-failures", min=0, metavar="N", help="Databases that may fail before it stops."),
     ] = 0,
     hold: Annotated[
-        bool, typer.Option("--hold", help="Exit with 0 where only revisions that ask a gate stay pending.")
+        bool, typer.Option("--hold", help="Exit with 0 if only revisions with a gate stay pending.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the waves and what is pending; change nothing.")

@@ -236,7 +236,7 @@ def refuse_nothing(probed: "list[Probed]") -> None:
     empty = ", ".join(each.source for each in probed[:-1])
     raise ConfigError(
         f"nothing to observe: give --set name=value, or name a probe under [{SECTION}] in alembic.ini"
-        + (f" ({empty} found nothing to ask)" if empty else "")
+        + (f" ({empty} found nothing to read)" if empty else "")
     )
 
 

@@ -24,7 +24,7 @@ def upgrade(
         str, typer.Argument(metavar="TARGET", help="How far: a revision, a branch, head, or heads.")
     ] = "heads",
     hold: Annotated[
-        bool, typer.Option("--hold", help="Exit with 0 where only revisions that ask a gate stay pending.")
+        bool, typer.Option("--hold", help="Exit with 0 if only revisions with a gate stay pending.")
     ] = False,
     x: X = None,
     json_: AsJson = False,
@@ -122,7 +122,7 @@ def show(result: "UpgradeResult", *, hold: bool) -> None:
             for runbook, phase in error.report.phases()
         ]
         say(
-            f"pipestate: {', '.join(result.held_ungated)} asked no gate, and new code may need it. "
+            f"pipestate: {', '.join(result.held_ungated)} have no gate of their own, but wait for one; new code may need them. "
             f"These commands say what closes the gates: {'; '.join(gates)}",
             err=True,
         )

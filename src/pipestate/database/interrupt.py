@@ -1,7 +1,7 @@
 """Ctrl-C: cancel the running query on the server, and report the work done so far.
 
 psycopg2 handles a signal only after its query ends. With a wait callback it waits in Python, where the signal
-arrives. The callback asks the server to cancel, waits for its answer, and re-raises KeyboardInterrupt.
+arrives. The callback tells the server to cancel, waits for its answer, and re-raises KeyboardInterrupt.
 Python then rolls back the transactions, and the command line prints the report.
 """
 

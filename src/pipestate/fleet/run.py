@@ -18,7 +18,7 @@ from pipestate.verify.report import Gate
 
 @dataclass(frozen=True, slots=True)
 class DatabaseState:
-    """The state that equal databases share. If `asked` is False, no check applies at their revision."""
+    """The state that equal databases share. If `evaluated` is False, no check applies at their revision."""
 
     revision: str | None = None
     head: str | None = None
@@ -130,7 +130,7 @@ class Wave:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The result of a fleet command. `total` databases were listed; `asked` of them answered.
+    """The result of a fleet command. `total` databases were listed; `evaluated` of them answered or failed.
 
     `drifted` are those with a schema that differs from its record. An upgrade has `waves`; `left` databases belong
     to waves that did not start, and `stopped` is the reason.

@@ -262,7 +262,7 @@ def find_signoff(name: str, runbooks: Sequence[Runbook], position: Position) -> 
     if not found:
         known = ", ".join(sorted(request.address for request in every))
         raise ConfigError(
-            f"no runbook asks for {name}; " + (f"there are {known}" if known else "none here has a sign-off")
+            f"no runbook has a sign-off {name}; " + (f"there are {known}" if known else "none here has any")
         )
     chosen = found
     if "/" not in name:
@@ -270,7 +270,9 @@ def find_signoff(name: str, runbooks: Sequence[Runbook], position: Position) -> 
     if len(chosen) == 1:
         return chosen[0]
     at = f"at revision {position.current or 'base'}"
-    why = f"is asked for by {len(chosen)} phases" if chosen else f"is asked for by no phase that applies {at}"
+    why = (
+        f"is a sign-off of {len(chosen)} phases" if chosen else f"is a sign-off of no phase that applies {at}"
+    )
     raise ConfigError(
         f"{name} {why}: say which of {', '.join(request.address for request in chosen or found)}"
     )

@@ -330,7 +330,7 @@ def _refuse_autocommit(context: MigrationContext, revision: str) -> None:
 def _watch_others(context: MigrationContext, request: GateRequest, lock: Sequence[str]) -> Callable[[], None]:
     """Return a function that refuses losses of tables that the gate has not locked.
 
-    It also runs when the version is written, for statements behind the gate's body. A script asks after each of them.
+    It also runs when the version is written, for statements behind the gate's body. A script checks after each of them.
     """
     is_forced = force_reason(request.name) is not None or not read_settings(context.config).enforce
     if context.as_sql or is_forced:

@@ -284,7 +284,7 @@ class RequiredGates:
             if not has_gate_of(named, runbook, phase):
                 raise MigrationError(
                     f"{runbook.path}:{phase.line} says that {runbook.name}/{phase.name} opens "
-                    f"{script.revision}, but {script.path} does not ask that gate: nothing of it was run. "
+                    f"{script.revision}, but {script.path} does not check that gate: nothing of it was run. "
                     "Put its change into `with gate(...)`, or make it a Contract"
                 )
 
@@ -302,7 +302,7 @@ class RequiredGates:
             ran = "would run, by this script," if migration.as_sql else "ran"
             kept = ": do not use it" if migration.as_sql else f", {describe_undo(run_of(migration))}"
             raise MigrationError(
-                f"revision {revision} {ran} without passing the gate {gates}{kept}. Ask the gate with "
+                f"revision {revision} {ran} without passing the gate {gates}{kept}. Check the gate with "
                 "`with gate(...)`, or make it a Contract"
             )
 
@@ -332,7 +332,7 @@ def read_required_gates(migration: MigrationContext) -> RequiredGates:
     for script in migration.script.walk_revisions():
         if gates := _named_gates(script):
             missing = (
-                f"revision {script.revision} asks the gate {gates[0]}, but there is no runbook in "
+                f"revision {script.revision} checks the gate {gates[0]}, but there is no runbook in "
                 f"{directory}: nothing was run. Put runbooks/ beside the alembic.ini that is used (a Config "
                 "that is made in code has none), or into the script directory"
             )

@@ -135,7 +135,7 @@ def _require(request: GateRequest, ids: Sequence[str]) -> None:
         elif found.check.level is not Level.BLOCK:
             fault = "has with `level: warn`, which closes nothing: take that line out"
         elif found.skipped is not None:
-            fault = f"does not ask now ({found.skipped}): change its `from`, `until` or `dialect`"
+            fault = f"does not evaluate now ({found.skipped}): change its `from`, `until` or `dialect`"
         if fault is not None:
             raise MigrationError(
                 f"{request.runbook.path}:{request.phase.line}: revision {request.revision} insists on {id_}, "
@@ -183,9 +183,7 @@ def running_revision(given: str | None) -> str:
     """Name the revision that runs: the one that the caller gave, else the one that the environment knows."""
     revision = given or current_run().revision
     if not revision:
-        raise MigrationError(
-            "the gate does not know which revision asks it: write gate(..., revision=revision)"
-        )
+        raise MigrationError("the gate does not know its revision: write gate(..., revision=revision)")
     return revision
 
 

@@ -117,7 +117,7 @@ def fill_opens(migrations: Migrations, runbook: Runbook) -> Runbook:
 
 
 def _not_matching(migrations: Migrations, runbook: Runbook, phase: Phase) -> Iterator[Finding]:
-    """Find a difference between the revisions that a phase opens and those that ask its gate.
+    """Find a difference between the revisions that a phase opens and those that check its gate.
 
     The gate would refuse a revision that `opens` omits. Lint itself reports a phase with a written `opens`
     but without a blocking check.
@@ -131,7 +131,7 @@ def _not_matching(migrations: Migrations, runbook: Runbook, phase: Phase) -> Ite
             yield Finding(
                 runbook.path,
                 phase.line,
-                f"phase {phase.name} opens {revision.id}, but {where} does not ask this gate: write "
+                f"phase {phase.name} opens {revision.id}, but {where} does not check this gate: write "
                 f'gate("{address}", ...) or Contract(...) there, with the phase as a literal, or take '
                 f"{revision.id} out of `opens`",
             )
@@ -139,7 +139,7 @@ def _not_matching(migrations: Migrations, runbook: Runbook, phase: Phase) -> Ite
             yield Finding(
                 runbook.path,
                 phase.line,
-                f"{where} asks phase {phase.name}, whose `opens` does not have {revision.id}: add it there, "
+                f"{where} checks phase {phase.name}, whose `opens` does not have {revision.id}: add it there, "
                 "or take `opens` out",
             )
     if gated_here and not phase.opens and not is_blocking(phase):
@@ -156,6 +156,6 @@ def _missing_phases(migrations: Migrations, runbook: Runbook) -> Iterator[Findin
                 yield Finding(
                     str(from_here(revision.path)),
                     revision.line,
-                    f"revision {revision.id} asks the gate {gate}, but {runbook.path} has no phase {phase}; "
+                    f"revision {revision.id} checks the gate {gate}, but {runbook.path} has no phase {phase}; "
                     f"there are {there}: name one of them",
                 )

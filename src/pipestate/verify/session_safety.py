@@ -152,7 +152,7 @@ def read_session_safety(connection: Connection) -> tuple[str, ...]:
         last = f"committed {max(age, 0.0):,.0f} s ago" if age is not None else "not known yet"
         found.append(
             f"this is a standby: it shows what it has replayed, and the last transaction of that was {last}. A "
-            "primary that is idle looks the same as one that is far ahead: where it matters, ask the primary"
+            "primary that is idle looks the same as one that is far ahead: where it matters, verify on the primary"
         )
     if superuser:
         found.append(SUPERUSER)
@@ -175,7 +175,7 @@ def refuse_planted(connection: Connection) -> None:
     may_be = connection.exec_driver_sql(MAY_BE_PLANTED, execution_options={"no_parameters": True}).scalar()
     if may_be and (found := _planted(connection)):
         said = PLANTED_BY_OTHERS.format(found=found)
-        raise Unreachable(f"{said}, so the gate cannot be asked: drop them, or take them off the path")
+        raise Unreachable(f"{said}, so the gate cannot be checked: drop them, or take them off the path")
 
 
 def _planted(connection: Connection) -> str | None:

@@ -1,4 +1,4 @@
-"""Tenants that are schemas of one database: each is asked in its own world, and sees nothing of the others."""
+"""Tenants that are schemas of one database: each is evaluated in its own world, and sees nothing of the others."""
 
 import pytest
 

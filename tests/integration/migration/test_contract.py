@@ -338,7 +338,7 @@ def test_sqlite_foreign_keys_are_on_after_a_migration_on_a_lent_connection(sqlit
             )
 
 
-# --- What is asked while everybody waits -------------------------------------------------------------
+# --- What is evaluated while everybody waits ----------------------------------------------------------
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Type changes that lose parts of values without an error, as online runs and scripts ask for them."""
+"""Type changes that lose parts of values without an error, as online runs and scripts make them."""
 
 import pytest
 from sqlalchemy import Connection

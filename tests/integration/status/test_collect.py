@@ -248,7 +248,7 @@ def test_times_that_python_does_not_know_break_nothing(pg_ledger: Database, stan
 
 
 def test_a_large_ledger_is_not_read_through(pg_ledger: Database, book: Runbook) -> None:
-    """Years of records of other pages, and a probe of every minute: only indexes are asked."""
+    """Years of records of other pages, and a probe of every minute: only indexes are read."""
     pg_ledger.run(
         "INSERT INTO pipestate.run (recorded_at, event, actor, runbook, phase, gate) SELECT now() - n * "
         "interval '1 hour', 'verify', 'cron', 'book' || n % 20, 'one', 'open' FROM generate_series(1, 20000) n",

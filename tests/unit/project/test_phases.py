@@ -1,4 +1,4 @@
-"""What pages say of revisions: those that they name exist, and one that a page opens asks that gate."""
+"""What pages say of revisions: those that they name exist, and one that a page opens checks that gate."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +35,7 @@ def test_a_revision_that_does_not_check_its_gate(miniature: Enter, text: str) ->
     REVISION.write_text(f"{head}\ndef upgrade() -> None:\n    {text}\n")
     (finding,) = found(find_project(Named()))
     assert finding.startswith(
-        "runbooks/orders.md:9: phase ready opens b2, but alembic/versions/b2_drop_old_orders.py:3 does not ask this "
+        "runbooks/orders.md:9: phase ready opens b2, but alembic/versions/b2_drop_old_orders.py:3 does not check this "
         'gate: write gate("orders/ready", ...) or Contract(...) there'
     )
 
@@ -77,7 +77,9 @@ def test_a_revision_that_checks_what_its_runbook_does_not_have(miniature: Enter)
     REVISION.write_text(REVISION.read_text().replace('"orders/ready"', '"orders/reddy"'))
     (finding,) = found(find_project(Named()))
     assert finding.startswith("alembic/versions/b2_drop_old_orders.py:")
-    assert "asks the gate orders/reddy, but runbooks/orders.md has no phase reddy; there are ready" in finding
+    assert (
+        "checks the gate orders/reddy, but runbooks/orders.md has no phase reddy; there are ready" in finding
+    )
 
 
 def test_a_revision_that_checks_and_is_not_in_opens(miniature: Enter) -> None:
@@ -86,7 +88,7 @@ def test_a_revision_that_checks_and_is_not_in_opens(miniature: Enter) -> None:
     REVISION.with_name("c3_more.py").write_text(last)
     (finding,) = found(find_project(Named()))
     assert "c3_more.py:" in finding
-    assert "asks phase ready, whose `opens` does not have c3: add it there, or take `opens` out" in finding
+    assert "checks phase ready, whose `opens` does not have c3: add it there, or take `opens` out" in finding
 
 
 def test_a_phase_that_is_evaluated_blocks_something(miniature: Enter) -> None:
@@ -142,7 +144,7 @@ def test_the_shipped_pages_open_what_checks_them() -> None:
 )
 def test_a_revision_that_a_page_names_exists(miniature: Enter, was: str, becomes: str, told: str) -> None:
     miniature("stock")
-    signed = "\n- [ ] `signed` (24h): Somebody has looked.\n"  # a phase must ask something
+    signed = "\n- [ ] `signed` (24h): Somebody has looked.\n"  # a phase must check something
     PAGE.write_text(PAGE.read_text().replace(was, becomes) + signed)
     project = find_project(Named())
     (finding,) = found(project)

@@ -181,7 +181,7 @@ def test_an_item_that_begins_with_again_and_cannot_be_read_is_an_error(item: str
 
     assert line == 1
     assert said.startswith(
-        "an item that begins with `again` asks a check of an earlier phase once more: write `- again:"
+        "an item that begins with `again` repeats a check of an earlier phase: write `- again:"
     )
 
 

@@ -99,7 +99,7 @@ def test_a_phase_that_checks_nothing_is_told(body: str, findings_of: Lint) -> No
     text = f"---\nrunbook: sample\nphases:\n  one:\n---\n\n## Phase: one\n\n{body}"
 
     assert findings_of(text) == [
-        (7, "phase one asks nothing: give it a check or a sign-off, or make it a heading without `Phase:`")
+        (7, "phase one checks nothing: give it a check or a sign-off, or make it a heading without `Phase:`")
     ]
 
 

@@ -1,4 +1,4 @@
-"""A backfill's UPDATE: what lint asks of it, a batch of it, and what is left of it."""
+"""A backfill's UPDATE: what lint requires of it, a batch of it, and what is left of it."""
 
 from collections.abc import Callable
 

@@ -76,7 +76,7 @@ def test_when_the_time_is_over_it_is_evaluated_once_more() -> None:
     world = World([CLOSED])
     assert world.wait(40) is CLOSED
     assert world.now == 140.0
-    assert len(world.pauses) == 40, "a short wait asks every second"
+    assert len(world.pauses) == 40, "a short wait evaluates every second"
 
 
 def test_a_slow_question_is_not_evaluated_all_the_time() -> None:
@@ -122,7 +122,7 @@ def test_a_check_that_errors_may_work_later() -> None:
 def test_a_phase_that_is_ahead_may_come_and_one_that_is_past_does_not() -> None:
     world = World([AHEAD, OPEN])
     assert world.wait(60) is OPEN
-    assert world.told == ["not asked at revision a1"]
+    assert world.told == ["not evaluated at revision a1"]
     world = World([PAST])
     assert (world.wait(60).exit_code, world.pauses) == (2, [])
 

@@ -118,7 +118,7 @@ def test_production_keeps_nothing_of_it(copied: Copied) -> None:
 
 
 def refuses(reader: Database, wanted: WantedClone = ALL) -> str:
-    """Ask for a clone that is refused before a server is started."""
+    """Request a clone that is refused before a server is started."""
     with pytest.raises(ConfigError) as refused, cloned(reader.url, wanted):
         pass
     return str(refused.value)
