@@ -71,5 +71,5 @@ def test_what_is_not_clear_is_refused_with_the_names_that_would_be(
 
 
 def test_without_any_sign_off_there_is_none_to_name() -> None:
-    with pytest.raises(ConfigError, match="none here has a sign-off"):
+    with pytest.raises(ConfigError, match="none here has any"):
         find_signoff("backup", (), at())
