@@ -19,7 +19,7 @@ GATE = """    with gate(
         "orders/ready",
         lock=["old_orders"],
         recheck=["quiet"],
-        insist=["quiet", "approved"],
+        must_pass=["quiet", "approved"],
         revision=revision,
     ):
 """
@@ -55,7 +55,7 @@ SILENT = {
     "a gate in a text": revision(DROP + '    """with gate(\'orders/ready\', lock=[\'old_orders\']):"""\n'),
     "the gate of another phase": revision(
         GATE.replace("orders/ready", "orders/easy").replace(
-            'recheck=["quiet"],\n        insist=["quiet", "approved"],\n        ', ""
+            'recheck=["quiet"],\n        must_pass=["quiet", "approved"],\n        ', ""
         )
         + f"    {DROP}"
     ),
@@ -240,7 +240,7 @@ def test_the_guard_lets_an_open_gate_through_and_keeps_a_closed_one_closed(gated
 
 
 def test_a_gate_that_has_nothing_to_ask_says_that_nothing_was_asked(gated: Project) -> None:
-    gated.edit(CONTRACT, ('recheck=["quiet"],\n        insist=["quiet", "approved"],\n        ', ""))
+    gated.edit(CONTRACT, ('recheck=["quiet"],\n        must_pass=["quiet", "approved"],\n        ', ""))
     gated.edit(
         PAGE,
         ("-- require: recent", "-- from: c3\n-- require: recent"),

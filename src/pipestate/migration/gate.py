@@ -1,6 +1,6 @@
 """The gate of a revision: one phase of a runbook, evaluated inside the migration itself.
 
-    with gate("orders/readiness", lock=["order_log"], insist=["soak", "restore-tested"], revision=revision):
+    with gate("orders/readiness", lock=["order_log"], must_pass=["soak", "restore-tested"], revision=revision):
         op.drop_table("order_log")
 
 If the tables to be locked hold no rows, the gate is open. A closed gate raises GateClosed; `-x
@@ -183,7 +183,7 @@ def gate(
     *,
     lock: Sequence[str],
     recheck: Sequence[str] | None = None,
-    insist: Sequence[str] = (),
+    must_pass: Sequence[str] = (),
     may_be_gone: bool = False,
     revision: str | None = None,
     lock_also: str | None = None,
@@ -191,7 +191,7 @@ def gate(
     """Run the body only while the phase's gate is open.
 
     `recheck` names the checks that a late write could change; they are evaluated again under the lock. By
-    default these are the blocking checks that read a locked table. `insist` names checks and sign-offs that
+    default these are the blocking checks that read a locked table. `must_pass` names checks and sign-offs that
     must be in the phase, blocking, and apply now. `may_be_gone` allows absent tables. `lock_also` is a query
     for more tables.
     """
@@ -204,7 +204,7 @@ def gate(
                 f"lock={lock!r}: give a list of the tables that the change needs, at least one"
             )
         running = running_revision(revision)
-        request = read_request(phase, running, recheck=recheck, insist=insist, tables=lock)
+        request = read_request(phase, running, recheck=recheck, must_pass=must_pass, tables=lock)
         tables = Tables(tuple(lock), may_be_gone, lock_also)
         with sql.running(running):
             _refuse_translated(context, lock)
@@ -232,7 +232,7 @@ def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -
                 "require() evaluates checks now, which a script cannot: pass the gate instead, or run it "
                 "without --sql"
             )
-        request = read_request(phase, running_revision(revision), insist=checks)
+        request = read_request(phase, running_revision(revision), must_pass=checks)
         engine_of(context).require_gate_transaction(op.get_bind(), request.revision)
         report = evaluate_in_python(request, [each for each in request.checks if each.check.id in checks])
         if _is_closed(report):
