@@ -192,14 +192,14 @@ def check(
     from pipestate.status.obstacles import find_obstacles
     from pipestate.verify.checks import find_phases
     from pipestate.verify.run import EVIDENCE_ROWS, verify_on
-    from pipestate.verify.session_safety import refuse_planted
+    from pipestate.verify.session_safety import refuse_impostors
 
     found = find_phases(books, names, lambda phase: to.calls.pipestate(f"{command} {phase}"))
     selected = dict.fromkeys(book for book, _ in found)
     phases = find_phases(resolve_opens(to.migrations, selected, to.project.named), names)
     with stopwatch(CHECKING_AFTER_S) as tell, db.reader(to.url) as connection:
         if not trusting:
-            refuse_planted(connection)
+            refuse_impostors(connection)
         position = to.locate(connection)
         edited = edited_files(connection, position)
         report = verify_on(

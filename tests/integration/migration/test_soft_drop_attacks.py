@@ -28,7 +28,7 @@ SHADOWS = tuple(
 )
 SHADOWING = tuple(
     f"CREATE FUNCTION public.shadow_{kind}({kind}[], {kind}[]) RETURNS boolean LANGUAGE plpgsql AS "
-    "$$ BEGIN RAISE 'a planted operator was called'; END $$"
+    "$$ BEGIN RAISE 'an impostor was called'; END $$"
     for kind in ("int2", "int4", "int8", "oid", "text", "name")
 )
 
