@@ -20,7 +20,7 @@ from pipestate.migration import sql
 from pipestate.migration.engine import engine
 from pipestate.migration.failure import MigrationError, logs_to_stderr, translate_errors, warn
 from pipestate.migration.gate import gate
-from pipestate.migration.request import force_reason, set_mark
+from pipestate.migration.request import force_reason, set_token
 from pipestate.migration.run import current_run
 
 # An expression, or a mapping from dialect name to expression.
@@ -137,7 +137,7 @@ class Contract:
         """Pass the gate, then drop; raise GateClosed if it is closed and not forced."""
         revision = self._running()
         if not self._is_meant(engine_name):
-            set_mark(revision)  # this database drops nothing, so no check is evaluated
+            set_token(revision)  # this database drops nothing, so no check is evaluated
             current_run().passed_gates.add(self.phase)
             return
         drop = self._drop(revision)

@@ -20,7 +20,7 @@ from pipestate.ledger.state import look
 from pipestate.ledger.tables import SCHEMA
 from pipestate.migration.alembic import calls_of
 from pipestate.migration.failure import MigrationError, translate_errors, warn
-from pipestate.migration.request import force_reason, is_covered, is_marked
+from pipestate.migration.request import force_reason, has_token, is_covered
 from pipestate.migration.run import GuardSettings, describe_undo, read_settings, run_of
 
 SHOWN = 6  # names in one sentence
@@ -177,8 +177,8 @@ def decide(
     losses = [loss for loss in losses if not _is_own(step, loss)]
     if not losses:
         return
-    marked, reason = is_marked(revision), None
-    judged = [loss for loss in losses if not (marked and is_covered(*_tables_of(loss)))]
+    passed, reason = has_token(revision), None
+    judged = [loss for loss in losses if not (passed and is_covered(*_tables_of(loss)))]
     if judged:
         reason = force_reason()
         if reason is not None:
