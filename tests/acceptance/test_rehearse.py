@@ -147,7 +147,7 @@ def test_gates_are_evaluated_and_passed_and_a_failure_says_where_the_clone_is(
     assert (done.returncode, version(clone), version(pg)) == (1, "b2", "b2"), done.stderr
     postgres.drop(clone)
     assert "gate shop/ready is closed: approved; the rehearsal ignored it" in screen
-    assert "waiting for it is bounded (read from lock_timeout: 200 ms)" in screen
+    assert "the request gives up (read from lock_timeout: 200 ms)" in screen
     assert "plus the time until production's oldest transaction on order_log ends" in screen
     assert 'Failed (migrations/versions/d4_receipts.py:10): type "nonsense" does not exist' in screen
     assert "The clone is at b2 now, production was not touched." in screen

@@ -151,7 +151,7 @@ def test_numbers_that_no_axis_has_are_crosses(ledger: Database, tmp_path: Path) 
 
 
 @pytest.mark.scene
-def test_a_year_of_records_is_bounded(pg: Database, tmp_path: Path) -> None:
+def test_a_year_of_records_has_a_limit(pg: Database, tmp_path: Path) -> None:
     """Eighty numbers, each recorded more often than a chart has points."""
     with pg.begin() as connection:
         install(connection)
