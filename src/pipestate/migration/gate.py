@@ -148,7 +148,7 @@ def evaluate_in_python(request: GateRequest, checks: Sequence[SelectedCheck]) ->
     """Evaluate checks on the connection of the migration, read-only, as `pipestate verify` does."""
     connection = op.get_bind()
     started = datetime.now(UTC), time.perf_counter()
-    with db.engine_of(connection).look(connection):
+    with db.engine_of(connection).read_only_session(connection):
         timeout_s = timeout_of(op.get_context().config)
         verdicts = [run_check(connection, each, timeout_s) for each in checks]
     return report_of(request, verdicts, started)
@@ -165,7 +165,7 @@ def failed_rows(check: Check) -> QueryResult:
     if query is None:
         return NOTHING
     try:
-        with db.engine_of(connection).look(connection):
+        with db.engine_of(connection).read_only_session(connection):
             return read(connection, query, timeout_of(op.get_context().config), most=EVIDENCE_ROWS)
     except QueryFailed as error:
         return QueryResult(("error",), ((str(error),),), 1)

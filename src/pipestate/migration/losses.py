@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 from pipestate.core.text import many, plain
 from pipestate.ledger.record import record_event
-from pipestate.ledger.state import look
+from pipestate.ledger.state import read_ledger_state
 from pipestate.ledger.tables import SCHEMA
 from pipestate.migration.alembic import calls_of
 from pipestate.migration.failure import MigrationError, translate_errors, warn
@@ -241,7 +241,7 @@ def _record(connection: Connection | None, revision: str, losses: Sequence[Loss]
     """Warn, and write the reason into the ledger, if there is one."""
     assert connection is not None
     with translate_errors(connection.engine.url):
-        state = look(connection)
+        state = read_ledger_state(connection)
         keeps = state.installed and not state.missing
         if keeps:
             said = f"loses {listed(losses)}: {reason}"
@@ -252,13 +252,13 @@ def _record(connection: Connection | None, revision: str, losses: Sequence[Loss]
 
 def _refusal(migration: MigrationContext, step: RevisionStep, losses: Sequence[Loss], *, undone: bool) -> str:
     direction = "upgrade" if step.is_upgrade else "downgrade"
-    told = (
+    undo = (
         describe_undo(run_of(migration))
         if undone
         else "and has committed that by itself: restore it from a backup"
     )
     contract = f"put it behind a gate: {contract_command(losses)}; or " if step.is_upgrade else ""
     return (
-        f"the {direction} of revision {step.revision.revision} loses {listed(losses)}, {told}. To go on, "
+        f"the {direction} of revision {step.revision.revision} loses {listed(losses)}, {undo}. To go on, "
         f"{contract}give a reason: {calls_of(migration.config).forced(direction)}"
     )

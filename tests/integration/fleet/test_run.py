@@ -26,7 +26,7 @@ def by_name(groups: tuple[Group, ...]) -> dict[tuple[str, ...], Group]:
     return {group.names: group for group in groups}
 
 
-def test_each_state_is_told_and_nobody_stops_the_others(shop: Project, tenants: Tenants) -> None:
+def test_each_state_is_reported_and_nobody_stops_the_others(shop: Project, tenants: Tenants) -> None:
     healthy = tenants.create("b2", APPROVAL)
     lines = [
         f"north = {healthy.text}",

@@ -104,7 +104,7 @@ def test_a_backfill_in_a_revision_works_through_asyncpg(pg: Database, tmp_path: 
 
 
 @pytest.mark.parametrize("driver", [name for name in ENVIRONMENTS if name.startswith("postgresql")])
-def test_a_gate_refuses_a_connection_that_it_cannot_look_through(pg: Database, driver: str) -> None:
+def test_a_gate_refuses_a_connection_that_it_cannot_evaluate_through(pg: Database, driver: str) -> None:
     for level, why in (
         ("AUTOCOMMIT", "commits every statement"),
         ("REPEATABLE READ", "needs READ COMMITTED"),

@@ -145,7 +145,7 @@ def test_a_percent_sign_or_a_colon_in_the_sql_arrives_as_written(pg_legacy: Migr
     assert "LIKE '%no documents%'" in script.replace("''", "'")
 
 
-# --- SQLite, whose SQL cannot look before it acts --------------------------------------------------
+# --- SQLite, whose SQL cannot read before it acts --------------------------------------------------
 
 SQLITE_STEPS = [("upgrade", f"{a}:{b}") for a, b in STEPS] + [("downgrade", f"{b}:{a}") for a, b in STEPS]
 
@@ -154,7 +154,7 @@ SQLITE_STEPS = [("upgrade", f"{a}:{b}") for a, b in STEPS] + [("downgrade", f"{b
 def test_a_script_for_sqlite_is_right_or_refused_in_a_sentence(
     sqlite_database: Database, direction: str, revisions: str
 ) -> None:
-    """The one revision that needs no look is 0002, the ledger, on the way up."""
+    """The one revision that needs no reading is 0002, the ledger, on the way up."""
     migrations = Migrations(sqlite_database)
     done = migrations.cli(direction, revisions, "--sql")
     if (direction, revisions) == ("upgrade", "0001:0002"):

@@ -215,7 +215,7 @@ def test_a_closed_record_is_not_thinned_out(pg: Database, tmp_path: Path) -> Non
     assert series.failures == 1
 
 
-def test_a_role_that_may_not_read_the_ledger_is_told_so_on_the_page(pg: Database, tmp_path: Path) -> None:
+def test_a_role_that_may_not_read_the_ledger_is_reported_on_the_page(pg: Database, tmp_path: Path) -> None:
     book = write(tmp_path, page(block("SELECT 1 AS x")))
     with pg.begin() as connection:
         install(connection)

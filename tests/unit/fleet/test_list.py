@@ -44,7 +44,9 @@ def test_every_form_of_a_line_is_read() -> None:
         ("sqlite:///x.db databases: SELECT 1", "a file of SQLite holds no other databases"),
     ],
 )
-def test_a_line_that_is_none_is_told_with_its_place_and_without_its_password(line: str, said: str) -> None:
+def test_a_line_that_is_none_is_reported_with_its_place_and_without_its_password(
+    line: str, said: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
         list(parse_list(line, "l"))
     assert said in str(raised.value)

@@ -94,7 +94,7 @@ def test_autovacuum_is_not_the_migration() -> None:
     assert revision.tables == ()
 
 
-def test_the_looks_at_one_gate_are_one_line() -> None:
+def test_the_evaluations_of_one_gate_are_one_line() -> None:
     trace = traced(statement("b2", 7, 1.0, 2.0), ended=2.1, done=2.1)
     trace.gates += [
         GateOutcome("b2", "orders/ready", "closed", ("quiet", "soak")),
@@ -108,7 +108,7 @@ def test_nothing_has_begun() -> None:
     assert attribute(Trace(), Seen(), [ORDERS]) == ()
 
 
-def test_a_primary_is_told_from_a_restored_backup() -> None:
+def test_a_primary_is_distinguished_from_a_restored_backup() -> None:
     """Both have the identifier of the system that they were copied from."""
     primary, standby = Server(False, 7, 1, 5), Server(True, 7, 1, 5)
     restored, sibling = Server(False, 7, 2, 5), Server(False, 7, 1, 6)
