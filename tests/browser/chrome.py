@@ -39,7 +39,7 @@ def find_browser() -> str | None:
 
 @dataclass
 class Page:
-    """A tab. What the browser told meanwhile is in `told`, as pairs of a name and its values."""
+    """A tab. What the browser told meanwhile is in `reported`, as pairs of a name and its values."""
 
     pipe: "_Pipe"
     session: str

@@ -87,7 +87,7 @@ def test_a_prepared_transaction_that_holds_it_is_named() -> None:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait is told of after a moment, and not after seconds."""
+    """A wait is reported after a moment, and not after seconds."""
     monkeypatch.setattr(waiting, "TELL_AFTER_S", 4.0)
 
 
@@ -134,7 +134,7 @@ def test_a_lock_that_is_free_is_not_reported(
 ) -> None:
     with pg_legacy.database.begin() as connection, in_a_revision(connection):
         lock_tables("sites")
-        time.sleep(1.0)  # longer than the pause before it is told
+        time.sleep(1.0)  # longer than the pause before it is reported
     assert capfd.readouterr().err == ""
 
 

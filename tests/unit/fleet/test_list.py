@@ -1,4 +1,4 @@
-"""The list of a fleet: every form of a line, and what is no line, told with its place and without a password."""
+"""The list of a fleet: every form of a line, and what is no line, reported with its place and without a password."""
 
 import io
 from pathlib import Path
