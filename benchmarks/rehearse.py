@@ -6,8 +6,8 @@ the median of the rounds.
 
 A forecast is right within a factor of two where the truth is at least 300 ms and five times what an empty
 revision shows; below that, when both are on the same side of the limit. DROP COLUMN behind a long reader is not
-measured but tried: its request must never give up, those of the migrations must, both from meeting a reader that
-does not end. Beside the watcher a change may take at most a tenth longer.
+measured but tried: the forecast must say that its request never gives up, and that those of the shipped
+migrations do, after each has met a reader that does not end. Beside the watcher a change may take at most a tenth longer.
 
     python benchmarks/rehearse.py
     python benchmarks/rehearse.py --rows 20000 --rounds 1    # does the script run? the figures say nothing

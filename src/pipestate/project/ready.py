@@ -24,7 +24,7 @@ PAUSE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """The revisions in the version table (None if it is missing), and the pending revisions of the migrations."""
+    """The revisions in the version table (None if it is missing), and the pending revisions."""
 
     stored: tuple[str, ...] | None
     missing: tuple[str, ...]

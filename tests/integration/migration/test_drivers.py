@@ -75,7 +75,7 @@ def test_pipestate_upgrade_goes_through_an_asynchronous_env_py(shop: Shop) -> No
 
 
 def test_every_helper_works_through_asyncpg(pg_legacy: Migrations) -> None:
-    """One statement a call, no parameters in the driver's own style: the shipped migrations uses all of the helpers."""
+    """One statement a call, no parameters in the driver's own style: the shipped migrations use all of the helpers."""
     database = pg_legacy.database
     before = everything_legacy(database)
 
