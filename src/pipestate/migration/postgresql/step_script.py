@@ -59,7 +59,7 @@ _OPEN = """DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
         FOR EACH ROW EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger();
       ALTER TABLE pg_temp.pipestate_open ENABLE ALWAYS TRIGGER replica; END IF; END IF;
   INSERT INTO pg_temp.pipestate_open VALUES ({0}), ({0}); END $open$;"""
-_LOSING = re.compile(r"(?is)\btruncate\b|\balter\b[^;]*\btype\b[^;]*\busing\b")
+_TELLING = re.compile(r"(?is)\btruncate\b|\balter\b[^;]*\btype\b[^;]*\busing\b")
 _COMMITS = re.compile(r"(?is)\s*DO\b.*\bcommit\b")
 _LONGEST_TEXT = 2_000
 
@@ -166,7 +166,7 @@ class GuardedScript:
                 output(text)
                 return
             kind = self._kind(text)
-            if _LOSING.search(text):
+            if _TELLING.search(text):
                 self.statements.append(text.strip()[:_LONGEST_TEXT])
             names, creates = names_beside_drop(text)
             if names:
