@@ -163,7 +163,7 @@ def test_without_its_page_no_revision_is_written(project: Project) -> None:
     assert not list(project.root.glob("alembic/versions/b2*"))
 
 
-def test_a_phase_that_is_past_must_be_named_on_the_command_line(project: Project) -> None:
+def test_a_finished_phase_must_be_named_on_the_command_line(project: Project) -> None:
     generated(project, "b2")
     must(project.alembic("upgrade", "head"))
     project.write("models.py", AFTER.replace('    Column("state", String(20), index=True),\n', ""))

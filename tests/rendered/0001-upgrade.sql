@@ -4153,7 +4153,7 @@ BEGIN
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
   ', false);
 
-CALL pg_temp.pipestate_record('upgrade', '0001', 'The legacy schema: created where absent, adopted where present.', '3238475afab66e7e6d26dbef49b46703c2559758c02cbaec792fb1bf3f67bbef', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pg_temp.pipestate_record('upgrade', '0001', 'The legacy schema: created where absent, adopted where present.', '1b2fef391bc0b08e80a875d68cc285cb3e7e4b6da39b6bd8ad2e8aa937d71206', '"pipestate_alembic_version"', 'a person', NULL);
 
 INSERT INTO pipestate_alembic_version (version_num) VALUES ('0001') RETURNING pipestate_alembic_version.version_num;
 

@@ -113,7 +113,7 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
--- The gate sites-consolidation/readiness of revision 0006: runbooks/sites-consolidation.md:767
+-- The gate sites-consolidation/readiness of revision 0006: runbooks/sites-consolidation.md:768
 -- Each check below is evaluated now, read-only. Where one does not hold, the script ends at judge_gate,
 -- and nothing of this revision is done.
 
@@ -129,20 +129,20 @@ CALL pipestate.begin_gate(
   path => pg_catalog.current_schemas(false),
   timeout => '30s',
   may_be_gone => true,
-  sha256 => '82b540bb3d27a6de1ae66b9a9e57d9d92b15339dbe9d907976389b0ee0d6ff9a',
-  files => '{"0001": "575c1a1322c8dda8b9825532d0502962", "0002": "d4d756ea5e91d884e8f712b5bea13e5d", "0003": "5521ad0a06d583a23689ce3137ab90f0", "0004": "c69c87298f87106d2ab04d1d2647dfe3", "0005": "3b9bd5f8908cca77e3109dc790125363", "0006": "cd276dcfefae782c874e1087cd4966f8", "0007": "8ce55d4e671f9b45f1206a7d9975b163"}',
+  sha256 => '0ad4690bb9f35de658c883c1fbce95f8e4cd3a0c294897796f09861558b3f7f6',
+  files => '{"0001": "d9c0f862356a791dce3af1a2e4344b54", "0002": "2be12031178f9c02be99f7606dbe90f4", "0003": "cdb30b29da0e83bdcf2ae73f11a68ecf", "0004": "1ea7f6b035494770202dd69997040247", "0005": "c17da70b5475074b886c82aa1d3946c2", "0006": "730a7ba0da608b38c28e592d02ee6cb9", "0007": "af1a89246039296c6cf02491b0e08187"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0005']::text[]);
 
-CALL pipestate.evaluate_check('0006', 1, 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:790', $check_1$
+CALL pipestate.evaluate_check('0006', 1, 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:791', $check_1$
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND coalesce(text_sha256, '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837') = '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837' AND age_seconds < 86400
 $check_1$);
 
-CALL pipestate.evaluate_check('0006', 2, 'old-columns-unread', 'people >= 1', 'runbooks/sites-consolidation.md:792', $check_2$
+CALL pipestate.evaluate_check('0006', 2, 'old-columns-unread', 'people >= 1', 'runbooks/sites-consolidation.md:793', $check_2$
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'old-columns-unread' AND coalesce(text_sha256, '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe') = '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe' AND age_seconds < 1209600
 $check_2$);
 
-CALL pipestate.evaluate_check('0006', 3, 'sites-without-stage', 'rows = 0', 'runbooks/sites-consolidation.md:887', $check_3$
+CALL pipestate.evaluate_check('0006', 3, 'sites-without-stage', 'rows = 0', 'runbooks/sites-consolidation.md:888', $check_3$
 -- The first row stands in for the column of an application that never had it.
 SELECT 'its only state is status' AS fault, lost.*
 FROM (SELECT NULL::text AS status) AS otherwise
@@ -152,7 +152,7 @@ CROSS JOIN LATERAL (
 ORDER BY lost.subdomain
 $check_3$);
 
-CALL pipestate.evaluate_check('0006', 4, 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:908', $check_4$
+CALL pipestate.evaluate_check('0006', 4, 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:909', $check_4$
 SELECT count(*) AS runs, max(found) AS most_found,
        ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
 FROM (SELECT max(r.found) AS found, max(r.finished_at) AS finished_at
@@ -162,7 +162,7 @@ FROM (SELECT max(r.found) AS found, max(r.finished_at) AS finished_at
       ORDER BY finished_at DESC LIMIT 10) AS latest
 $check_4$);
 
-CALL pipestate.evaluate_check('0006', 5, 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:940', $check_5$
+CALL pipestate.evaluate_check('0006', 5, 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:941', $check_5$
 SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
                         AND (recovered > 0 OR finished_at IS NULL)
                         AND started_at > now() - interval '7 days') AS interventions,
@@ -170,7 +170,7 @@ SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
 FROM pipeline_reconciliation
 $check_5$);
 
-CALL pipestate.evaluate_check('0006', 6, 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:963', $check_6$
+CALL pipestate.evaluate_check('0006', 6, 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:964', $check_6$
 SELECT CASE WHEN p.updated_at > now() - interval '24 hours' THEN 'updated within 24 hours'
             ELSE 'begun within 24 hours' END AS fault,
        p.subdomain, p.current_stage, p.updated_at, p.started_at
@@ -179,7 +179,7 @@ WHERE greatest(p.updated_at, p.started_at) > now() - interval '24 hours'
 ORDER BY coalesce(p.updated_at, p.started_at) DESC, p.subdomain
 $check_6$, again => true);
 
-CALL pipestate.evaluate_check('0006', 7, 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:982', $check_7$
+CALL pipestate.evaluate_check('0006', 7, 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:983', $check_7$
 -- The first row stands in for a column that this application never had.
 SELECT 'written within 36 hours' AS fault, late.*
 FROM (SELECT NULL::text AS last_updated, NULL::text AS last_deployed, NULL::text AS last_extracted,
@@ -202,7 +202,7 @@ CROSS JOIN LATERAL (
 ORDER BY late.subdomain
 $check_7$);
 
-CALL pipestate.evaluate_check('0006', 8, 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:1015', $check_8$
+CALL pipestate.evaluate_check('0006', 8, 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:1016', $check_8$
 WITH going (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
   UNION ALL
@@ -247,12 +247,12 @@ WHERE g.number = 0
 ORDER BY 2, 3
 $check_8$);
 
-CALL pipestate.evaluate_check('0006', 9, 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:1095', $check_9$
+CALL pipestate.evaluate_check('0006', 9, 'soak', 'days_open >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:1096', $check_9$
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
-ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
+ORDER BY longest_gap_hours <= 48 DESC, days_open DESC LIMIT 1
 $check_9$);
 
-CALL pipestate.evaluate_check('0006', 10, 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:1163', $check_10$
+CALL pipestate.evaluate_check('0006', 10, 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:1164', $check_10$
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
                       / nullif(CAST(count(*) AS numeric), 0.0), 2), 0.0) AS stuck_pct
@@ -261,7 +261,7 @@ FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS st
       WHERE current_stage::text < 'completed' OR current_stage::text > 'completed') AS in_flight
 $check_10$);
 
-CALL pipestate.evaluate_check('0006', 11, 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:1164', $check_11$
+CALL pipestate.evaluate_check('0006', 11, 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:1165', $check_11$
 WITH stuck AS (
   SELECT count(*) AS sites FROM sites
   WHERE (current_stage::text < 'completed' OR current_stage::text > 'completed')
@@ -277,7 +277,7 @@ SELECT stuck.sites AS stuck, known.sites AS total,
 FROM stuck, known
 $check_11$);
 
-CALL pipestate.evaluate_check('0006', 12, 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:1165', $check_12$
+CALL pipestate.evaluate_check('0006', 12, 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:1166', $check_12$
 SELECT 'not backfilled' AS fault, p.subdomain, p.stage_total, p.stage_completed, p.updated_at
 FROM site_progress p
 JOIN sites s ON s.subdomain::text = p.subdomain::text

@@ -122,14 +122,14 @@ def make_upgrade(
 
 @dataclass(slots=True)
 class UpgradeResult:
-    """The applied revisions, and those held back: a closed gate's own, and all that need it."""
+    """The applied revisions, and those left pending: a closed gate's own, and all that need it."""
 
     before: str | None
     after: str | None = None
     applied: list[str] = field(default_factory=list)
     closed: dict[str, GateClosed] = field(default_factory=dict)
-    held: list[str] = field(default_factory=list)
-    held_ungated: list[str] = field(default_factory=list)
+    left_pending: list[str] = field(default_factory=list)
+    pending_ungated: list[str] = field(default_factory=list)
 
 
 def upgrade(on: Upgrade, wanted: Collection[str]) -> UpgradeResult:
@@ -156,8 +156,8 @@ def upgrade(on: Upgrade, wanted: Collection[str]) -> UpgradeResult:
             )
     result.after = current
     pending = on.migrations.ancestors(wanted) - applied
-    result.held = [revision.id for revision in on.migrations if revision.id in pending]
-    result.held_ungated = [revision for revision in result.held if revision not in on.gated]
+    result.left_pending = [revision.id for revision in on.migrations if revision.id in pending]
+    result.pending_ungated = [revision for revision in result.left_pending if revision not in on.gated]
     return result
 
 

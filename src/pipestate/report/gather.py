@@ -176,7 +176,7 @@ def fold(entries: Iterable[Entry]) -> tuple[HistoryLine, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class History:
     """Records of the last days; `unread` lists the unreadable parts with reasons."""
 
     checks: Mapping[tuple[str, str], tuple[Series, ...]] = field(default_factory=dict)
@@ -191,12 +191,12 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """All data of a report: the runbooks, the status, and the past."""
+    """All data of a report: the runbooks, the status, and the history."""
 
     books: tuple[Runbook, ...]
     standing: Status
     window: Window
-    past: Past
+    history: History
 
 
 def gather(
@@ -212,21 +212,21 @@ def gather(
     phases = find_phases(books)
     standing = collect(connection, url, phases, position, timeout_s=timeout_s, days=min(days, MOST_STRIPPED))
     window = Window(standing.at - timedelta(days=days), standing.at)
-    past = _past(connection, books, standing, position, window, timeout_s)
-    return Gathered(tuple(books), standing, _narrowed(window, past), past)
+    history = _history(connection, books, standing, position, window, timeout_s)
+    return Gathered(tuple(books), standing, _narrowed(window, history), history)
 
 
-def _past(
+def _history(
     connection: Connection,
     books: Sequence[Runbook],
     standing: Status,
     position: Position,
     window: Window,
     timeout_s: float,
-) -> Past:
+) -> History:
     """Read the ledger's records; an unreadable ledger becomes a sentence in the report."""
     if standing.no_ledger is not None:
-        return Past()
+        return History()
     applying = {(book.name, phase.name) for book, phase in standing.phases() if phase.applies}
     phases = find_phases(books)
     asked = [phase for book, phase in phases if (book.name, phase.name) in applying]
@@ -236,7 +236,7 @@ def _past(
     try:
         with guarded(connection, timeout_s):
             lines, errors = read_lines(connection, window)
-            return Past(
+            return History(
                 {
                     (book.name, phase.name): tuple(found)
                     for book, phase in phases
@@ -250,11 +250,11 @@ def _past(
     except DBAPIError as error:
         if error.connection_invalidated:
             raise
-        return Past(unread=(f"the past cannot be read: {' '.join(message(error).split())}",))
+        return History(unread=(f"the history cannot be read: {' '.join(message(error).split())}",))
 
 
-def _narrowed(window: Window, past: Past) -> Window:
+def _narrowed(window: Window, history: History) -> Window:
     """Start the window at the first point: a ledger of three days needs no month."""
-    first = min((series.points[0].at for series in past.series()), default=window.start)
+    first = min((series.points[0].at for series in history.series()), default=window.start)
     latest = window.end - timedelta(days=1)
     return Window(max(window.start, min(first, latest)), window.end)

@@ -108,7 +108,7 @@ def render_page(gathered: Gathered, calls: Calls) -> str:
     """Return the page."""
     environment = make_environment()
     text, hash_ = style()
-    standing, past, window = gathered.standing, gathered.past, gathered.window
+    standing, history, window = gathered.standing, gathered.history, gathered.window
     charts = _check_charts(gathered)
     macros = vars(environment.get_template("notes.html").module)
     texts = [(book, _text(book, standing, charts, macros)) for book in gathered.books]
@@ -126,11 +126,11 @@ def render_page(gathered: Gathered, calls: Calls) -> str:
             standing.runbooks, key=lambda book: all(phase.gate is not Gate.CLOSED for phase in book.phases)
         ),
         window=window,
-        past=past,
+        history=history,
         check_charts=charts,
         observation_charts={
             series.title: Chart(f"chart.observed.{index}", series, draw(series, window))
-            for index, series in enumerate(past.observations)
+            for index, series in enumerate(history.observations)
         },
         texts=texts,
         phase_anchors={
@@ -160,7 +160,7 @@ def _check_charts(gathered: Gathered) -> Charts:
                 draw(series, gathered.window),
                 ids.get(series.title.rpartition("/")[2]),
             )
-            for index, series in enumerate(gathered.past.checks.get((book.name, phase.name), ()))
+            for index, series in enumerate(gathered.history.checks.get((book.name, phase.name), ()))
         ]
         if charts:
             found.append((book, phase, charts))

@@ -28,14 +28,20 @@ from pipestate.status.facts import (
 from pipestate.status.model import (
     ClosedRecord,
     Day,
-    Held,
+    OpenStreak,
     PhaseStatus,
     RunbookStatus,
     Shown,
     Status,
 )
 from pipestate.status.opening import find_soaks, opening
-from pipestate.status.records import LedgerReading, read_days, read_forced, read_held, read_last_closed
+from pipestate.status.records import (
+    LedgerReading,
+    read_days,
+    read_forced,
+    read_last_closed,
+    read_open_streaks,
+)
 from pipestate.verify.checks import Phases
 from pipestate.verify.read import QueryFailed, explain, guarded, read
 from pipestate.verify.report import Gate, Report, Verdict
@@ -49,7 +55,7 @@ VIEW_ROWS = 50
 class PhaseRecords:
     """Records of the ledger by phase, and sign-offs by phase and name."""
 
-    held: Mapping[tuple[str, str], Held]
+    open_streak: Mapping[tuple[str, str], OpenStreak]
     days: Mapping[tuple[str, str], tuple[Day, ...]]
     last_closed: Mapping[tuple[str, str], ClosedRecord]
     words: Mapping[tuple[str, str, str], list[Row]]
@@ -112,7 +118,7 @@ def _runbooks(
                 stand(each, recorded.words.get((*key, each.id), ()), now)
                 for each in (phase.signoffs if known.applies else ())
             ),
-            held=recorded.held.get(key),
+            open_streak=recorded.open_streak.get(key),
             days=recorded.days.get(key, ()),
             last_closed=recorded.last_closed.get(key),
         )
@@ -138,7 +144,7 @@ def _with_records(
     source = LedgerReading(connection, now, tuple((runbook.name, phase.name) for runbook, phase in phases))
     signoffs = [signoff for _, phase in phases for signoff in phase.signoffs]
     recorded = PhaseRecords(
-        read_held(source),
+        read_open_streaks(source),
         read_days(source, days),
         read_last_closed(source),
         read_recorded_signoffs(source, signoffs),

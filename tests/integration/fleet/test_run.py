@@ -50,7 +50,7 @@ def test_each_state_is_told_and_nobody_stops_the_others(shop: Project, tenants: 
     (closed,) = answers["closed"].closed
     assert (closed.name, closed.closed_by) == ("shop/ready", ("approved",))
     assert answers["behind"].revision == "a1"
-    assert [phase.gate for phase in answers["behind"].phases] == [Gate.AHEAD]
+    assert [phase.gate for phase in answers["behind"].phases] == [Gate.NOT_STARTED]
     assert "cannot reach" in str(answers["gone"].error)
     assert "s3cret" not in str(fleet) + str(answers["gone"].error)
 
@@ -71,7 +71,7 @@ def test_each_state_is_told_and_nobody_stops_the_others(shop: Project, tenants: 
     assert answers["behind"].drift is None, "there is no ledger at a1, and so no record"
 
 
-def test_one_gate_is_asked_alone_and_past_it_is_no_failure(shop: Project, tenants: Tenants) -> None:
+def test_one_gate_is_asked_alone_and_a_finished_phase_is_no_failure(shop: Project, tenants: Tenants) -> None:
     lines = [tenants.named("ready", "b2", APPROVAL), tenants.named("done", "d4")]
     # Empty tables need no gate to go: so the one at d4 came there.
     fleet, answers = asked(shop, lines, phase="shop/ready", compare=False)

@@ -90,14 +90,14 @@ def test_a_closed_gate_holds_back_one_tenant_and_nobody_else(shop: Project, crm:
         "INSERT INTO t_two.approvals VALUES ('drop log')",
     )
     fleet, answers = upgraded(shop, [line(crm)])
-    held = answers["t_one"].upgrade
-    assert held is not None
-    assert (held.outcome, held.waiting, held.held) == (
-        UpgradeOutcome.HELD,
+    left = answers["t_one"].upgrade
+    assert left is not None
+    assert (left.outcome, left.waiting, left.left_pending) == (
+        UpgradeOutcome.LEFT_PENDING,
         (("c3", "shop/ready"),),
         ("c3", "d4"),
     )
-    assert held.held_ungated == ("d4",)
+    assert left.pending_ungated == ("d4",)
     assert (fleet.exit_code, at(crm, "t_one"), at(crm, "t_two")) == (1, "b2", "d4")
     assert crm.rows("SELECT line FROM t_one.order_log") == [("x",)]
     crm.run("INSERT INTO t_one.approvals VALUES ('drop log')")

@@ -72,11 +72,11 @@ def test_a_soak_says_when_the_gate_can_open_and_what_else_it_waits_for(
     assert soak.opens_at is not None
     assert abs(soak.opens_at - found.at - timedelta(days=4)) < ALMOST
     assert two.opening.waits_for == ("backup", "agreed", "short")
-    held = phase_of(found, "one").held
-    assert held is not None
-    assert (held.records, held.days) == (3, 3.0)
-    assert held.since is not None
-    assert abs(found.at - held.since - timedelta(days=3)) < ALMOST
+    open_streak = phase_of(found, "one").open_streak
+    assert open_streak is not None
+    assert (open_streak.records, open_streak.days) == (3, 3.0)
+    assert open_streak.since is not None
+    assert abs(found.at - open_streak.since - timedelta(days=3)) < ALMOST
 
 
 def test_an_open_gate_needs_no_opening(ledger: Database, standing: Look) -> None:
@@ -126,7 +126,7 @@ def test_sign_offs_say_who_how_long_and_how_many_are_missing(ledger: Database, s
     )
     found = standing(ledger)
     backup, agreed = phase_of(found, "two").sign_offs
-    assert (backup.missing, backup.until, backup.words[0].holds) == (1, None, False), "it has expired"
+    assert (backup.missing, backup.until, backup.words[0].is_valid) == (1, None, False), "it has expired"
     assert (backup.words[0].person, backup.words[0].note) == ("dba", "s3")
     assert [each.person for each in agreed.words] == ["ben", "ann "], "the latest word of each person"
     assert (agreed.people, agreed.missing) == (2, 0)
@@ -211,7 +211,7 @@ def test_without_a_ledger_everything_else_is_there(database: Database, standing:
     assert found.no_ledger.startswith("this database has no ledger: run")
     assert phase_of(found, "one").gate is Gate.OPEN
     two = phase_of(found, "two")
-    assert (two.sign_offs, two.soaks, two.held, two.days) == ((), (), None, ())
+    assert (two.sign_offs, two.soaks, two.open_streak, two.days) == ((), (), None, ())
     assert two.opening is not None
     assert two.opening.at is None, "a check that could not be evaluated has no date"
     assert [view.id for view in found.views] == ["v"]

@@ -18,9 +18,9 @@ from pipestate.status.model import (
     DayState,
     FailedCheck,
     Forced,
-    Held,
     Observed,
     Opening,
+    OpenStreak,
     PhaseStatus,
     RecordedSignOff,
     RunbookStatus,
@@ -144,11 +144,14 @@ def test_checks_with_the_same_sentence_share_it() -> None:
 
 
 def test_a_streak_of_a_phase_that_is_closed_now_is_as_good_as_over() -> None:
-    held = Held(NOW - 9 * DAY, 9.0, 9, 72.0, NOW - DAY, 24.0)
-    said = sentence(make_phase(held=held))
-    assert "held 9 days, since Nov 11 10:00: 9 records, the last 24 hours ago, the longest gap 3 days" in said
+    open_streak = OpenStreak(NOW - 9 * DAY, 9.0, 9, 72.0, NOW - DAY, 24.0)
+    said = sentence(make_phase(open_streak=open_streak))
+    assert (
+        "open for 9 days, since Nov 11 10:00: 9 records, the last 24 hours ago, the longest gap 3 days"
+        in said
+    )
     assert "the gate is closed now: the next record ends this streak" in said
-    assert "closed now" not in sentence(make_phase(gate=Gate.OPEN, held=held))
+    assert "closed now" not in sentence(make_phase(gate=Gate.OPEN, open_streak=open_streak))
 
 
 def strip(*states: DayState) -> tuple[Day, ...]:
@@ -163,16 +166,20 @@ def test_the_strip_can_be_read_without_colours() -> None:
     assert "■ open  ✗ closed  ◪ both  · no record" in written
 
 
-def test_phases_that_are_ahead_or_past_are_counted_and_listed_where_that_is_asked_for() -> None:
-    phases = [make_phase(name=name, gate=gate) for name, gate in (("a", Gate.PAST), ("b", Gate.AHEAD))]
-    assert "Gates: 1 ahead, 1 past (--verbose lists each)" in seen(make_standing(*phases))
-    assert "orders/a past\norders/b ahead\n" in seen(make_standing(*phases), verbose=True)
+def test_phases_that_have_not_started_or_are_finished_are_counted_and_listed_where_that_is_asked_for() -> (
+    None
+):
+    phases = [
+        make_phase(name=name, gate=gate) for name, gate in (("a", Gate.FINISHED), ("b", Gate.NOT_STARTED))
+    ]
+    assert "Gates: 1 not started, 1 finished (--verbose lists each)" in seen(make_standing(*phases))
+    assert "orders/a finished\norders/b not started\n" in seen(make_standing(*phases), verbose=True)
 
 
 def test_the_answer_comes_first_and_closed_phases_before_open_ones() -> None:
-    held = Held(NOW - 9 * DAY, 9.0, 9, 72.0, NOW - DAY, 24.0)
+    open_streak = OpenStreak(NOW - 9 * DAY, 9.0, 9, 72.0, NOW - DAY, 24.0)
     passed = replace(make_verdict(), outcome=Outcome.PASSED)
-    opened = make_phase(name="early", gate=Gate.OPEN, held=held, checks=(passed,))
+    opened = make_phase(name="early", gate=Gate.OPEN, open_streak=open_streak, checks=(passed,))
     lines = seen(make_standing(opened, make_phase(checks=(make_verdict(),)))).splitlines()
     assert lines[0] == "Closed: orders/ready (1 of 1 check failed)."
     assert lines[1].startswith("x, sqlite 3.45, at revision a1 of c3, Nov 20 10:00 UTC")
@@ -182,7 +189,7 @@ def test_the_answer_comes_first_and_closed_phases_before_open_ones() -> None:
 
 
 def test_where_nothing_applies_the_next_step_is_named() -> None:
-    said = seen(make_standing(make_phase(gate=Gate.AHEAD)))
+    said = seen(make_standing(make_phase(gate=Gate.NOT_STARTED)))
     assert said.startswith("Nothing was checked: no phase applies at revision a1. Next: pipestate plan\n")
     assert "No runbook here has `default: true`" in seen(replace(make_standing(), runbooks=()))
 
