@@ -146,7 +146,7 @@ def compare(project: Project, template: URL, server: URL, load: Load) -> Round:
 
 
 def was_tried(tables: list[dict[str, Any]]) -> bool | None:
-    """Say whether every wait for ACCESS EXCLUSIVE met a reader; None where none was asked for."""
+    """Say whether every wait for ACCESS EXCLUSIVE met a reader; None if none was requested."""
     known = [table["bounded_by"] == "tried" for table in tables if table["bounded"] is not None]
     return all(known) if known else None
 

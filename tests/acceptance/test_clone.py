@@ -45,8 +45,8 @@ def test_a_rehearsal_on_a_clone_of_its_own_is_recorded_and_leaves_nothing(projec
     data = json.loads(done.stdout)
     assert (data["before"], data["after"]) == ("b2", "d4")
     assert data["clone"].startswith("a clone of postgresql://")
-    (asked,) = [gate for revision in data["revisions"] for gate in revision["gates"]]
-    assert (asked["gate"], asked["state"]) == ("shop/ready", "closed")
+    (evaluated,) = [gate for revision in data["revisions"] for gate in revision["gates"]]
+    assert (evaluated["gate"], evaluated["state"]) == ("shop/ready", "closed")
     production = project.database
     assert production.rows("SELECT version_num FROM alembic_version") == [("b2",)]
     assert production.rows("SELECT target, ok, clone FROM pipestate.rehearsal") == [

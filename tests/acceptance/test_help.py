@@ -70,13 +70,13 @@ def test_a_group_alone_shows_its_help(verb: Verb) -> None:
 @pytest.fixture(scope="module")
 def pages() -> dict[tuple[str, int], str]:
     """The help of every command, in terminals of two widths."""
-    asked = {
+    answered = {
         (verb.name, columns): Typed([*verb.name.split()[1:], "-h"], columns)
         for verb in ALL
         for columns in (60, 80)
     }
-    seen = (plain(written) for written in in_terminals(list(asked.values()), cwd=ROOT))
-    return dict(zip(asked, seen, strict=True))
+    seen = (plain(written) for written in in_terminals(list(answered.values()), cwd=ROOT))
+    return dict(zip(answered, seen, strict=True))
 
 
 @pytest.mark.parametrize("verb", ALL, ids=by_name)

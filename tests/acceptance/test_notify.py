@@ -216,10 +216,13 @@ def test_the_recipe_sends_the_text_to_a_webhook(lite: Book) -> None:
         address = f'url = "{server.url}/hooks/{SECRET}"\nheader = "Content-Type: application/json"\n'
         (lite.directory / "notify.curl").write_text(address)
         assert lite.verify(command=line).stderr == ""
-        (asked,) = server.asked
-        assert (asked.method, asked.path) == ("POST", f"/hooks/{SECRET}")
-        assert asked.headers["Content-Type"] == "application/json"
-        assert (list(asked.json()), asked.json()["text"].splitlines()[1:]) == (["text"], ["Opened: book/one"])
+        (received,) = server.received
+        assert (received.method, received.path) == ("POST", f"/hooks/{SECRET}")
+        assert received.headers["Content-Type"] == "application/json"
+        assert (list(received.json()), received.json()["text"].splitlines()[1:]) == (
+            ["text"],
+            ["Opened: book/one"],
+        )
         server.replies = lambda _: Reply(500, b"no")
         lite.close()
         done = lite.verify(command=line)

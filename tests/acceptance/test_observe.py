@@ -34,12 +34,12 @@ def lines_of_the_documentation() -> str:
     return fence
 
 
-def answer_as_prefect(asked: SelectedCheck) -> Reply:
-    """Answer as the server did: a count, where state and time are asked for as it understands them."""
-    wanted = asked.json()["flow_runs"]
+def answer_as_prefect(received: SelectedCheck) -> Reply:
+    """Answer as the server did: a count, where state and time are queried as it understands them."""
+    wanted = received.json()["flow_runs"]
     since = wanted["start_time"]["after_"]
     known = wanted["state"]["type"]["any_"] == ["FAILED", "CRASHED"] and re.fullmatch(r"[\d:T-]{19}Z", since)
-    right = (asked.method, asked.path) == ("POST", "/api/flow_runs/count")
+    right = (received.method, received.path) == ("POST", "/api/flow_runs/count")
     return COUNTED if right and known else REFUSED
 
 
@@ -93,7 +93,7 @@ FOUND = {
 }
 
 
-def test_four_lines_find_what_the_runbook_asks_for(
+def test_four_lines_find_what_the_runbook_needs(
     pg_expanded: Migrations, tmp_path: Path, world: dict[str, str], prefect: WebServer
 ) -> None:
     done = observe(pg_expanded.database, tmp_path, lines_of_the_documentation(), world, "--json")
@@ -103,9 +103,9 @@ def test_four_lines_find_what_the_runbook_asks_for(
     assert rows == [(name, value, name) for name, value in FOUND.items()]
     page = RUNBOOK.read_text()
     assert set(re.findall(r"^WHERE name = '(\w+)'", page, re.MULTILINE)) == set(FOUND), (
-        "the names that its checks ask for"
+        "the names that its checks read"
     )
-    assert [asked.path for asked in prefect.asked] == ["/api/flow_runs/count"]
+    assert [received.path for received in prefect.received] == ["/api/flow_runs/count"]
 
 
 def test_the_runbook_and_the_shipped_ini_have_the_same_lines() -> None:
@@ -148,7 +148,7 @@ def test_prefect_cloud_gets_the_key_of_a_private_file(
     lines = lines_of_the_documentation().replace("curl -fsS", "curl --config prefect.curl -fsS")
     done = observe(pg_expanded.database, tmp_path, lines, world)
     assert done.returncode == 0, done.stderr
-    assert prefect.asked[0].headers["Authorization"] == f"Bearer {world['PREFECT_API_KEY']}"
+    assert prefect.received[0].headers["Authorization"] == f"Bearer {world['PREFECT_API_KEY']}"
 
 
 def test_a_percent_sign_stands_for_itself_and_alembic_does_not_mind(
@@ -159,7 +159,7 @@ def test_a_percent_sign_stands_for_itself_and_alembic_does_not_mind(
     lines = f"[pipestate:observe]\nhalf = command sh -c '{ask}'\n"
     done = observe(pg_expanded.database, tmp_path, lines, world)
     assert (done.returncode, done.stdout) == (0, "half = 7\n"), done.stderr
-    assert prefect.asked[0].path == "/api?q=a%20b%(here)s"
+    assert prefect.received[0].path == "/api?q=a%20b%(here)s"
     shipped = (ROOT / "alembic.ini").read_text().replace("%(here)s/alembic", str(ROOT / "alembic"))
     (tmp_path / "alembic.ini").write_text(shipped.replace("[pipestate:observe]\n", lines))
     environment = {**os.environ, "PIPESTATE_DATABASE_URL": pg_expanded.database.text}

@@ -79,9 +79,9 @@ def test_status(members: Path, database: Database) -> None:
     assert (view["runbook"], view["id"], view["rows"]) == ("members", "fees", [{"fee": "7", "members": 1}])
 
 
-def test_a_gate_that_no_revision_asks_is_found(members: Path, database: Database) -> None:
+def test_a_gate_that_no_revision_checks_is_found(members: Path, database: Database) -> None:
     revision = members / "alembic" / "versions" / "m2.py"
-    revision.write_text(revision.read_text().replace("with ask(", "with open("))
+    revision.write_text(revision.read_text().replace("with passed(", "with open("))
     for command in (["plan"], ["verify"], ["gate", "moved"]):
         done = pipestate(members, *command, DATABASE_URL=database.text)
         assert done.returncode == 2, command

@@ -87,9 +87,9 @@ def test_each_wait_with_its_line_and_what_avoids_it(project: Project, clone: Dat
         ("b2_index.py:10", "builds", ["pipestate.ddl.create_index"]),
         ("c3_rewrite.py:11", "rewrites", ["pipestate.ddl.add_columns", "Contract"]),
         ("d4_update.py:10", "writes", ["pipestate.ddl.update_in_batches"]),
-        ("e5_check.py:10", "asks", ["pipestate.ddl.lock_tables"]),
+        ("e5_check.py:10", "requests", ["pipestate.ddl.lock_tables"]),
         ("e5_check.py:10", "validates", ["pipestate.ddl.add_checks"]),
-        ("f6_column.py:10", "asks", ["pipestate.ddl.lock_tables"]),
+        ("f6_column.py:10", "requests", ["pipestate.ddl.lock_tables"]),
     ]
     assert {each["revision"] for each in data["findings"]} == {"b2", "c3", "d4", "e5", "f6"}
     returned = data["there_and_back"]
@@ -134,7 +134,7 @@ def test_an_env_py_with_settings_of_its_own_does_not_reach_production(
     assert (version(clone), version(project.database)) == ("a1", "a1")
 
 
-def test_gates_are_asked_and_passed_and_a_failure_says_where_the_clone_is(
+def test_gates_are_evaluated_and_passed_and_a_failure_says_where_the_clone_is(
     pg: Database, postgres: Postgres, tmp_path: Path
 ) -> None:
     project = lay_out("shop", tmp_path / "project", pg)

@@ -112,7 +112,7 @@ def phases(name: str) -> list[str]:
     return [line.removeprefix("## Phase: ") for line in text.splitlines() if line.startswith("## Phase: ")]
 
 
-def test_what_is_asked_again_is_shown_as_it_is_asked(books: Path) -> None:
+def test_what_is_evaluated_again_is_shown_as_it_is_evaluated(books: Path) -> None:
     recent = block("SELECT 1 AS x WHERE '24 hours' > ''", require="x = 1", window="24 hours")
     text = page(
         recent,

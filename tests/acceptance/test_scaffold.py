@@ -72,7 +72,7 @@ def test_a_start_a_contract_and_a_second_page(empty: Path) -> None:
     contract = ("revision", "--contract", "orders/readiness", *drop, "--rev-id", "b2", "--recheck", "unused")
     page = (empty / "runbooks/orders.md").read_text()
     dry = must(pipestate(empty, *contract, "--dry-run"))
-    assert "runbooks/orders.md" not in dry, "the phase opens what asks it, and ends with it"
+    assert "runbooks/orders.md" not in dry, "the phase opens what checks its gate, and ends with it"
     assert (empty / "runbooks/orders.md").read_text() == page
     said = must(pipestate(empty, *contract, "-m", 'the log "goes"'))
     assert "  readiness opens b2 and ends with it\n  goes on after it: expand, backfill\n" in said

@@ -84,7 +84,9 @@ def test_a_database_that_is_not_ready_exits_1(legacy_0005: Database) -> None:
     assert stuck["source"].startswith("runbooks/sites-consolidation.md:")
 
 
-def test_phases_that_are_named_are_asked_each_once_in_the_order_of_the_pages(legacy_0005: Database) -> None:
+def test_phases_that_are_named_are_evaluated_each_once_in_the_order_of_the_pages(
+    legacy_0005: Database,
+) -> None:
     chosen = (
         "readiness",
         "content-item-pipeline-state/schema",
@@ -93,8 +95,8 @@ def test_phases_that_are_named_are_asked_each_once_in_the_order_of_the_pages(leg
     )
     options = [word for phase in chosen for word in ("--phase", phase)]
     done = on(legacy_0005, "verify", "--json", "--record", *options)
-    asked = [f"{book['name']}/{phase['name']}" for book in books_of(done) for phase in book["phases"]]
-    assert asked == [
+    called = [f"{book['name']}/{phase['name']}" for book in books_of(done) for phase in book["phases"]]
+    assert called == [
         "content-item-pipeline-state/schema",
         "sites-consolidation/backfill",
         "sites-consolidation/readiness",
@@ -102,7 +104,7 @@ def test_phases_that_are_named_are_asked_each_once_in_the_order_of_the_pages(leg
     assert done.returncode == 1
     ledger = "pipestate_run" if legacy_0005.is_sqlite else "pipestate.run"
     rows = legacy_0005.rows(f"SELECT runbook, phase FROM {ledger} WHERE event = 'verify' ORDER BY id")
-    assert [f"{runbook}/{phase}" for runbook, phase in rows] == asked
+    assert [f"{runbook}/{phase}" for runbook, phase in rows] == called
     assert on(legacy_0005, "verify", *options[2:4]).returncode == 0, "what fails is the other two"
 
 
@@ -154,7 +156,7 @@ def test_a_database_before_the_migrations_checks_nothing_and_that_is_no_pass(dat
         ),
         (["gate", "cleanup"], "2 runbooks have a phase cleanup: write `pipestate gate queue-cutover/cleanup"),
         (["verify", "--config", "none.ini"], "there is no none.ini"),
-        (["attest", "backup", "--by", "me"], "no runbook asks for backup"),
+        (["attest", "backup", "--by", "me"], "no runbook has a sign-off backup"),
         (["observe"], "nothing to observe"),
         (["purge", "--older-than", "soon"], "write 30d, 12h or 45m"),
         (["observe", "--set", "depth"], "write name=value"),
@@ -308,9 +310,9 @@ def test_the_gate_command_opens_when_all_is_done(legacy_0005: Database) -> None:
 def test_purge_drops_the_archive_and_the_way_back_is_refused(legacy: Database) -> None:
     Migrations(legacy).contract()
     assert "nothing was soft-dropped longer than" in on(legacy, "purge", "--older-than", "1d", "--yes").stderr
-    asked = on(legacy, "purge", "--older-than", "0m")
-    assert asked.returncode == 1, "without an answer nothing may be dropped"
-    assert "site_progress" in asked.stdout
+    called = on(legacy, "purge", "--older-than", "0m")
+    assert called.returncode == 1, "without an answer nothing may be dropped"
+    assert "site_progress" in called.stdout
     done = on(legacy, "purge", "--older-than", "0m", "--yes")
     assert done.returncode == 0, done.stderr
     assert legacy.value("SELECT count(*) FROM pipestate.run WHERE event = 'purge'") == 2
@@ -441,13 +443,13 @@ def test_a_long_verify_says_which_check_runs_on_a_terminal_and_leaves_nothing_th
     endless = "SELECT count(*) AS x FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b"
     blocks = block("SELECT 1 AS x", check="quick"), block(endless, check="endless")
     path.write_text(page(*blocks, name="slow"))
-    asked = ["verify", str(path), "--timeout", "1.8"]
-    (written,) = in_terminals([Typed(asked, 60)], cwd=ROOT, DATABASE_URL=pg.text)
+    called = ["verify", str(path), "--timeout", "1.8"]
+    (written,) = in_terminals([Typed(called, 60)], cwd=ROOT, DATABASE_URL=pg.text)
     during, _, after = written.rpartition("\x1b[2K")  # a line is taken away
     assert "1 s, check 2 of 2: slow/one/endless" in plain(during)
     assert "check 2 of 2" not in after
     assert "errored  endless: took longer than" in plain(after)
-    assert "check 2 of 2" not in on(pg, *asked).stderr
+    assert "check 2 of 2" not in on(pg, *called).stderr
 
 
 OFFENDING_ROWS = """WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 37)

@@ -126,7 +126,7 @@ from pipestate.pipeline.demo.story import demo
 stage.has_redis = lambda: False
 demo(keep=True, pause=True)
 """
-NOWHERE = {  # whoever asks one of these for anything fails
+NOWHERE = {  # whoever connects to one of these fails
     "PIPESTATE_DATABASE_URL": "postgresql://app@127.0.0.1:1/production",
     "DATABASE_URL": "postgresql://app@127.0.0.1:1/production",
     "REDIS_URL": "redis://127.0.0.1:1/0",

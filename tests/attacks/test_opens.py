@@ -19,7 +19,7 @@ GATE = """    with gate(
         "orders/ready",
         lock=["old_orders"],
         recheck=["quiet"],
-        insist=["quiet", "approved"],
+        must_pass=["quiet", "approved"],
         revision=revision,
     ):
 """
@@ -55,7 +55,7 @@ SILENT = {
     "a gate in a text": revision(DROP + '    """with gate(\'orders/ready\', lock=[\'old_orders\']):"""\n'),
     "the gate of another phase": revision(
         GATE.replace("orders/ready", "orders/easy").replace(
-            'recheck=["quiet"],\n        insist=["quiet", "approved"],\n        ', ""
+            'recheck=["quiet"],\n        must_pass=["quiet", "approved"],\n        ', ""
         )
         + f"    {DROP}"
     ),
@@ -208,7 +208,7 @@ def test_a_revision_without_source_asks_its_own_gate(gated: Project) -> None:
     gated.edit("alembic.ini", ("[alembic]\n", "[alembic]\nsourceless = true\n"))
     py_compile.compile(str(gated.root / CONTRACT), cfile=str(gated.root / f"{CONTRACT}c"), doraise=True)
     (gated.root / CONTRACT).unlink()
-    assert_refused(gated.alembic("upgrade", "head"), gated.database, "c3", "does not ask that gate")
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "c3", "does not check that gate")
     gated.edit(PAGE, NO_OPENS)
     assert_refused(gated.alembic("upgrade", "head"), gated.database, "the gate orders/ready is closed")
     approve(gated)
@@ -240,7 +240,7 @@ def test_the_guard_lets_an_open_gate_through_and_keeps_a_closed_one_closed(gated
 
 
 def test_a_gate_that_has_nothing_to_ask_says_that_nothing_was_asked(gated: Project) -> None:
-    gated.edit(CONTRACT, ('recheck=["quiet"],\n        insist=["quiet", "approved"],\n        ', ""))
+    gated.edit(CONTRACT, ('recheck=["quiet"],\n        must_pass=["quiet", "approved"],\n        ', ""))
     gated.edit(
         PAGE,
         ("-- require: recent", "-- from: c3\n-- require: recent"),
@@ -373,7 +373,7 @@ def test_pages_that_are_not_there_are_no_leave_to_go_on(gated: Project) -> None:
     write(gated, PRETENDING["behind an if that is never true"])
     url = gated.database.url.render_as_string(hide_password=False).replace("%", "%%")
     done = python(gated, IN_CODE.format(url=url))
-    assert "revision c3 asks the gate orders/ready, but there is no runbook in" in done.stderr
+    assert "revision c3 checks the gate orders/ready, but there is no runbook in" in done.stderr
     assert state_of(gated.database) == AT_B2
     (gated.root / "elsewhere").mkdir()
     ini = gated.read("alembic.ini").replace("%(here)s/migrations", "%(here)s/../migrations")

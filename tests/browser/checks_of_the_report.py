@@ -108,14 +108,14 @@ def opened(page: Page, address: str, width: int = DESKTOP, scheme: str = "light"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_browser_has_nothing_to_say_and_asks_for_nothing_else(
+def test_the_browser_has_nothing_to_say_and_needs_nothing_else(
     page: Page, reports: dict[str, str], name: str
 ) -> None:
     for width, scheme in LOOKS:
         opened(page, reports[name], width, scheme)
         assert [each for each in page.told if each[0] in SILENT] == []
-        asked = [each["request"]["url"] for each in page.heard("Network.requestWillBeSent")]
-        assert [url for url in asked if not url.startswith("data:")] == [reports[name]]
+        requested = [each["request"]["url"] for each in page.heard("Network.requestWillBeSent")]
+        assert [url for url in requested if not url.startswith("data:")] == [reports[name]]
 
 
 @pytest.mark.parametrize("width", WIDTHS)

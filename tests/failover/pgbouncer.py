@@ -56,7 +56,7 @@ pidfile = {directory}/pid
 
 
 def gate(world: World) -> Case:
-    """Ask a gate that is closed."""
+    """Check a gate that is closed."""
     return _command(world, ["pipestate", "gate", "readiness"])
 
 

@@ -56,12 +56,12 @@ class Replicated(Postgres):
 
     def wait_for_standby(self) -> None:
         """Wait until the standby has replayed all that is committed now."""
-        position = self.ask("SELECT pg_current_wal_lsn()")
+        position = self.query("SELECT pg_current_wal_lsn()")
         wait_until(
-            lambda: int(str(self.ask(CAUGHT_UP.format(position=position)))) > 0, "the standby lags behind"
+            lambda: int(str(self.query(CAUGHT_UP.format(position=position)))) > 0, "the standby lags behind"
         )
 
-    def ask(self, query: str) -> object:
+    def query(self, query: str) -> object:
         with self.engine.connect() as connection:
             return connection.exec_driver_sql(query).scalar_one()
 
@@ -185,7 +185,7 @@ class Rounds:
         """Lay the case out, and wait until the standby has all of it."""
         self.server.engine.dispose()
         wait_until(
-            lambda: bool(self.server.ask("SELECT NOT pg_is_in_recovery()")), "the primary does not answer"
+            lambda: bool(self.server.query("SELECT NOT pg_is_in_recovery()")), "the primary does not answer"
         )
         case = SUBJECTS[name](self.world)
         for database in case.databases:

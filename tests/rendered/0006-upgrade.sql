@@ -129,8 +129,8 @@ CALL pipestate.begin_gate(
   path => pg_catalog.current_schemas(false),
   timeout => '30s',
   may_be_gone => true,
-  sha256 => '0ad4690bb9f35de658c883c1fbce95f8e4cd3a0c294897796f09861558b3f7f6',
-  files => '{"0001": "d9c0f862356a791dce3af1a2e4344b54", "0002": "2be12031178f9c02be99f7606dbe90f4", "0003": "cdb30b29da0e83bdcf2ae73f11a68ecf", "0004": "1ea7f6b035494770202dd69997040247", "0005": "c17da70b5475074b886c82aa1d3946c2", "0006": "730a7ba0da608b38c28e592d02ee6cb9", "0007": "af1a89246039296c6cf02491b0e08187"}',
+  sha256 => '9731d78cb298814c1c55952e6c5ab2b59c20941cc67098fb29451a8821c26f5d',
+  files => '{"0001": "d9c0f862356a791dce3af1a2e4344b54", "0002": "0c9bd0270d6ad8eb301772358a151aa2", "0003": "cdb30b29da0e83bdcf2ae73f11a68ecf", "0004": "1ea7f6b035494770202dd69997040247", "0005": "c17da70b5475074b886c82aa1d3946c2", "0006": "c17ddf09e2e7fbb0f97b62adc47b4e60", "0007": "0d79961ff770c221f121eb6679e75bc5"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0005']::text[]);
 
@@ -303,7 +303,7 @@ CALL pipestate.pass_gate('0006');
 
 CALL pipestate.gated('0006', 1, 'CALL pipestate.soft_drop_tables(''0006'', ''sites-consolidation/readiness'', ARRAY[''site_progress'']::text[], ARRAY[to_regclass(''site_progress'')]::regclass[], True)');
 
-CALL pipestate.gated('0006', 2, 'CALL pipestate.record_revision(''upgrade'', ''0006'', ''Contract: drop `site_progress`.'', ''d56905e4962eea12637845cadab540065ba728ad63c582987b249b3e29cded76'', ''"pipestate_alembic_version"'', ''a person'', NULL)');
+CALL pipestate.gated('0006', 2, 'CALL pipestate.record_revision(''upgrade'', ''0006'', ''Contract: drop `site_progress`.'', ''db01cb70ee1f14134ba72cc68f868a198ff2b59003c4d688ac8398cadc9b0131'', ''"pipestate_alembic_version"'', ''a person'', NULL)');
 
 CALL pipestate.gated('0006', 3,
   'UPDATE pipestate_alembic_version SET version_num=''0006'' WHERE pipestate_alembic_version.version_num = ''0005'';',

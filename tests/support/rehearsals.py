@@ -10,7 +10,7 @@ from support.servers import Database
 
 
 def job_for(directory: Path, clone: Database, production: Database | None = None) -> Job:
-    """What `pipestate rehearse --on` would be asked in that directory."""
+    """What `pipestate rehearse --on` would do in that directory."""
     project = find_project(Named(config=directory / "alembic.ini"))
     migrations = read_migrations(project)
     known = production.url if production is not None else None

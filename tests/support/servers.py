@@ -2,7 +2,7 @@
 
 PostgreSQL comes from PIPESTATE_TEST_DATABASE_URL; else from a container where a Docker engine
 answers; else from a wheel. PIPESTATE_TEST_POSTGRES=container|embedded forces one. A server that was
-asked for and does not come up is an error, never a skip.
+requested and does not come up is an error, never a skip.
 """
 
 import os

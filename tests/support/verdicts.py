@@ -23,7 +23,7 @@ def shipped(name: str) -> Runbook:
 def verdicts(database: Database, runbook: Runbook, phase: str | None = None) -> dict[str, Verdict]:
     """Every check that applies at the database's revision, sign-offs left out; `phase/id` to verdict."""
     revision = Migrations(database).revision()
-    asked = [
+    selected = [
         SelectedCheck(runbook, section, check, None)
         for section in runbook.phases
         if phase in (None, section.name) and applies(section, revision)
@@ -31,8 +31,8 @@ def verdicts(database: Database, runbook: Runbook, phase: str | None = None) -> 
         if isinstance(check, Check) and applies(check, revision)
     ]
     with database.reader() as connection:
-        set_file_hashes(connection, [each.check for each in asked], FILES)
-        return {address(each): run_check(connection, each, DEFAULT_TIMEOUT_S) for each in asked}
+        set_file_hashes(connection, [each.check for each in selected], FILES)
+        return {address(each): run_check(connection, each, DEFAULT_TIMEOUT_S) for each in selected}
 
 
 def verdict(database: Database, runbook: Runbook, check: str) -> Verdict:
@@ -81,8 +81,8 @@ def views(database: Database, runbook: Runbook) -> dict[str, list[tuple[object, 
     }
 
 
-def address(asked: SelectedCheck) -> str:
-    return f"{asked.phase.name}/{asked.check.id}"
+def address(selected: SelectedCheck) -> str:
+    return f"{selected.phase.name}/{selected.check.id}"
 
 
 def applies(scope: Phase | Check | SignOff | View, revision: str | None) -> bool:

@@ -37,7 +37,7 @@ Databases = Annotated[
         help="A URL a line; behind it databases: or schemas: and a query that returns their names. - is stdin.",
     ),
 ]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, max=64, help="Databases that are asked at once.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, max=64, help="Databases that are evaluated at once.")]
 Lines = Annotated[
     bool, typer.Option("--json", help="Print a line of JSON for each database, then one for all.")
 ]
@@ -89,7 +89,7 @@ def verify(
         record=record,
         compare=True,
     )
-    ask(question, databases, jobs, json_=json_)
+    evaluate(question, databases, jobs, json_=json_)
 
 
 @app.command()
@@ -114,7 +114,7 @@ def gate(
     question = make_request(
         project, books, [phase], version_table=version_table, timeout_s=timeout, of_gate=True
     )
-    ask(question, databases, jobs, json_=json_)
+    evaluate(question, databases, jobs, json_=json_)
 
 
 @app.command()
@@ -138,7 +138,7 @@ def plan(
     question = make_request(
         project, books, version_table=version_table, timeout_s=timeout, compare=True, planned=True
     )
-    ask(question, databases, jobs, json_=json_)
+    evaluate(question, databases, jobs, json_=json_)
 
 
 @app.command()
@@ -167,7 +167,7 @@ def upgrade(
         typer.Option("--max-failures", min=0, metavar="N", help="Databases that may fail before it stops."),
     ] = 0,
     hold: Annotated[
-        bool, typer.Option("--hold", help="Exit with 0 where only revisions that ask a gate stay pending.")
+        bool, typer.Option("--hold", help="Exit with 0 if only revisions with a gate stay pending.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the waves and what is pending; change nothing.")
@@ -231,13 +231,13 @@ def run_on_fleet(
     raise typer.Exit(fleet.exit_code)
 
 
-def ask(question: "FleetRequest", databases: str, jobs: int, *, json_: bool) -> None:
+def evaluate(question: "FleetRequest", databases: str, jobs: int, *, json_: bool) -> None:
     """Evaluate every database, and show the differences."""
-    from pipestate.fleet.run import ask_fleet
+    from pipestate.fleet.run import evaluate_fleet
 
     run_on_fleet(
         *(databases, jobs, question.timeout_s, "evaluating"),
-        lambda tenants, put, tell: ask_fleet(question, tenants, jobs, put, tell),
+        lambda tenants, put, tell: evaluate_fleet(question, tenants, jobs, put, tell),
         recorded=question.record,
         json_=json_,
     )

@@ -128,7 +128,7 @@ def revision(
     recheck: Annotated[
         list[str] | None,
         typer.Option(
-            "--recheck", metavar="CHECK", help="Ask this check again under the lock; as often as needed."
+            "--recheck", metavar="CHECK", help="Evaluate this check again under the lock; repeatable."
         ),
     ] = None,
     engine: Annotated[

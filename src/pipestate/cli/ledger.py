@@ -45,9 +45,9 @@ def attest(
 
     books = load_runbooks(to.project, name, below=2)
     with to.connect(write=True) as (connection, position):
-        asked = find_signoff(name, books, position)
-        write(connection, asked, by=by, note=note, revision=position.current)
-    say(f"{asked.address} signed off by {by}", err=True)
+        request = find_signoff(name, books, position)
+        write(connection, request, by=by, note=note, revision=position.current)
+    say(f"{request.address} signed off by {by}", err=True)
 
 
 @project_options
@@ -236,7 +236,7 @@ def refuse_nothing(probed: "list[Probed]") -> None:
     empty = ", ".join(each.source for each in probed[:-1])
     raise ConfigError(
         f"nothing to observe: give --set name=value, or name a probe under [{SECTION}] in alembic.ini"
-        + (f" ({empty} found nothing to ask)" if empty else "")
+        + (f" ({empty} found nothing to read)" if empty else "")
     )
 
 

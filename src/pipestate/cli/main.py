@@ -244,14 +244,14 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(given: bool) -> None:
+    if given:
         typer.echo(f"pipestate {__version__}")
         raise typer.Exit
 
 
-def _alembic_ini(asked: bool) -> None:
-    if asked:
+def _alembic_ini(given: bool) -> None:
+    if given:
         typer.echo(shipped_root() / "alembic.ini")
         raise typer.Exit
 

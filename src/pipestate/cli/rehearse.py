@@ -149,7 +149,7 @@ From = Annotated[
 ]
 Record = Annotated[
     bool,
-    typer.Option("--record", help="Write the result into production's ledger, where checks can ask for it."),
+    typer.Option("--record", help="Write the result into production's ledger, where checks can read it."),
 ]
 Form = Annotated[Plain, typer.Option("--format", help="How to print the result.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the result there.")]

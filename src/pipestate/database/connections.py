@@ -213,7 +213,7 @@ def _cannot_reach(url: URL, error: DBAPIError) -> str:
     reason = _reason(url, error)
     if CONFLICT in reason:
         return (
-            f"{shown(url)} is a standby, and ended the connection to replay what a query was reading: ask again, or ask the "
+            f"{shown(url)} is a standby, and ended the connection to replay what a query was reading: run this again, or on the "
             f"primary; max_standby_streaming_delay is how long it waits ({CONFLICT})"
         )
     return f"cannot reach {shown(url)}: {reason}; check that the server runs and the URL is right"

@@ -74,7 +74,7 @@ def create_engine(url: sa.URL, *, readonly: bool) -> sa.Engine:
 
 @lru_cache(maxsize=16)
 def _engine(url: sa.URL) -> sa.Engine:
-    """Create an engine without a pool, once per URL: a new one asks the server five questions first."""
+    """Create an engine without a pool, once per URL: a new one sends the server five queries first."""
     # SQLAlchemy would query the type hstore on each new connection; hstore values stay text instead.
     return sa.create_engine(
         url, poolclass=sa.NullPool, connect_args=CONNECT_ARGUMENTS, use_native_hstore=False

@@ -136,12 +136,12 @@ class FleetRequest:
     of_gate: bool = False
 
 
-def ask(request: FleetRequest, tenant: Tenant, finished: Collection[str] = ()) -> Answer:
+def evaluate(request: FleetRequest, tenant: Tenant, finished: Collection[str] = ()) -> Answer:
     """Evaluate one database; an error becomes its answer. If it has all `finished` revisions, its checks are skipped."""
     start = time.perf_counter()
     failed = partial(Answer, tenant.name, tenant.url, tenant.schema)
     try:
-        answer = _ask(request, tenant, finished)
+        answer = _evaluate(request, tenant, finished)
     except PipestateError as error:
         answer = failed(error.exit_code, error=str(error))
     except Exception as error:  # drivers raise many types
@@ -154,7 +154,7 @@ def not_listed(line: Unlisted) -> Answer:
     return Answer(line.name, line.url, None, line.error.exit_code, error=str(line.error))
 
 
-def _ask(request: FleetRequest, tenant: Tenant, finished: Collection[str]) -> Answer:
+def _evaluate(request: FleetRequest, tenant: Tenant, finished: Collection[str]) -> Answer:
     locate = request.locate.within(tenant.schema) if tenant.schema is not None else request.locate
     with db.reader(tenant.url, path=tenant.path, engine=_engine(tenant.url)) as connection:
         position = locate(connection)
@@ -244,9 +244,9 @@ def make_request(
     of_gate: bool = False,
 ) -> FleetRequest:
     """Select the checks of these runbooks, or of named phases; refuse a runbook with a broken `opens`."""
-    asked = dict.fromkeys(book for book, _ in find_phases(books, names))
+    selected = dict.fromkeys(book for book, _ in find_phases(books, names))
     migrations = read_migrations(project)
-    phases = find_phases(resolve_opens(migrations, asked, project.named), names)
+    phases = find_phases(resolve_opens(migrations, selected, project.named), names)
     calls = Calls(project.named) if planned else None
     locate = locator(project, migrations, version_table)
     return FleetRequest(

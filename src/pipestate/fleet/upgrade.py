@@ -23,7 +23,7 @@ from pipestate.fleet.evaluate import (
     PhaseFound,
     TenantUpgrade,
     UpgradeOutcome,
-    ask,
+    evaluate,
     make_request,
     not_listed,
 )
@@ -180,7 +180,7 @@ class _WaveRun:
         start, migrations = time.perf_counter(), self.how.request.locate.migrations
         wanted = migrations.ancestors(self.how.wanted)
         # a required gate is evaluated in finished tenants, too
-        before = ask(self.how.request, tenant, () if self.how.required else wanted)
+        before = evaluate(self.how.request, tenant, () if self.how.required else wanted)
         done = TenantUpgrade(wave, UpgradeOutcome.CURRENT, before.revision)
         if before.revision is None and before.error is not None:
             return replace(before, upgrade=replace(done, outcome=UpgradeOutcome.FAILED))
@@ -195,7 +195,7 @@ class _WaveRun:
 
     def _upgrade_pending(self, tenant: Tenant, before: Answer, done: TenantUpgrade) -> Answer:
         found = self.workers.upgrade(tenant)
-        after = ask(self.how.request, tenant)
+        after = evaluate(self.how.request, tenant)
         done = replace(
             done,
             outcome=UpgradeOutcome.LEFT_PENDING if found.left_pending else UpgradeOutcome.UPGRADED,
@@ -238,11 +238,11 @@ def worse(before: Sequence[PhaseFound], after: Sequence[PhaseFound], *, required
 
     Phases that did not apply before are skipped: their backfill, for example, has yet to run.
     """
-    asked = {phase.name for phase in before if phase.gate in (Gate.OPEN, Gate.CLOSED)}
+    evaluated = {phase.name for phase in before if phase.gate in (Gate.OPEN, Gate.CLOSED)}
     known = {(phase.name, check) for phase in before for check in phase.closed_by}
     for phase in after:
         for wrong in phase.wrong:
-            is_new = phase.name in asked and (phase.name, wrong.check) not in known
+            is_new = phase.name in evaluated and (phase.name, wrong.check) not in known
             if wrong.level == "block" and phase.gate is Gate.CLOSED and (required or is_new):
                 yield f"{phase.name}/{wrong.check}: {wrong.message}"
         if required and phase.gate is Gate.CLOSED and not phase.closed_by:

@@ -117,11 +117,11 @@ class Workers:
     def upgrade(self, tenant: Tenant) -> WorkerAnswer:
         """Upgrade a tenant; replace a reused worker that connects to another database. A dead worker is an error."""
         worker = self._worker()
-        found = self._ask(worker, tenant)
+        found = self._exchange(worker, tenant)
         if found is not None and found.is_other and worker.served > 1:
             self._end(worker)
             worker = self._worker()
-            found = self._ask(worker, tenant)
+            found = self._exchange(worker, tenant)
         if found is None:
             words = without_secrets(worker.last_words(), tenant.url)
             code = self._end(worker)
@@ -130,7 +130,7 @@ class Workers:
             return WorkerAnswer(error=f"{said} ({words})" if words else said, exit_code=3)
         return found
 
-    def _ask(self, worker: _Process, tenant: Tenant) -> WorkerAnswer | None:
+    def _exchange(self, worker: _Process, tenant: Tenant) -> WorkerAnswer | None:
         names = {"schema": tenant.schema or "", "name": tenant.name, "database": tenant.url.database or ""}
         arguments = list(self.arguments)
         for name, value in names.items():

@@ -131,10 +131,10 @@ def _refuse_or_edit(context: AutogenContext, contract: ContractOp) -> None:
     try:
         runbook, phase = find_phase(runbooks_of(migration), contract.phase)
         refuse_useless(migrations, runbook, phase, revision, below=migrations.heads)
-        asked = fill_opens(migrations, runbook).phases[runbook.phases.index(phase)].opens
-        if asked and not contract.named:
+        opened = fill_opens(migrations, runbook).phases[runbook.phases.index(phase)].opens
+        if opened and not contract.named:
             raise ConfigError(
-                f"{contract.phase} was the gate of {', '.join(asked)}, which the database has: name the gate "
+                f"{contract.phase} was the gate of {', '.join(opened)}, which the database has: name the gate "
                 f"of this change with `alembic -x {OPTION}=RUNBOOK/PHASE revision --autogenerate`"
             )
         drafts = draft_runbook(

@@ -102,7 +102,7 @@ class Drop:
 class Contract:
     """Tables, and columns of remaining tables, that a revision drops behind the gate of `phase`.
 
-    `insist` names checks and sign-offs that the phase must have; `recheck` names those evaluated again under
+    `must_pass` names checks and sign-offs that the phase must have; `recheck` names those evaluated again under
     the lock. `drop_triggers` names triggers of these tables that are dropped and restored with the columns.
 
     A restore derives two kinds of rows by `derived`: new rows, and rows modified since the contract. A
@@ -120,7 +120,7 @@ class Contract:
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict, kw_only=True)
     keys: Mapping[str, str | Sequence[str]] = field(default_factory=dict, kw_only=True)
     recheck: Sequence[str] | None = field(default=None, kw_only=True)
-    insist: Sequence[str] = field(default=(), kw_only=True)
+    must_pass: Sequence[str] = field(default=(), kw_only=True)
     derived: Mapping[str, DerivedRows | Mapping[str, Value]] = field(default_factory=dict, kw_only=True)
     changed_at: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     drop_triggers: Sequence[str] = field(default=(), kw_only=True)
@@ -151,7 +151,7 @@ class Contract:
                 lock=list(dict.fromkeys([*self.tables, *self.columns])),
                 lock_also=engine().also_locked(drop),
                 recheck=self.recheck,
-                insist=self.insist,
+                must_pass=self.must_pass,
                 may_be_gone=self.may_be_gone,
                 revision=revision,
             ),
@@ -188,7 +188,7 @@ class Contract:
             tuple(self.drop_triggers),
             self.may_be_gone,
             self.keep,
-            BACKUP in self.insist,
+            BACKUP in self.must_pass,
         )
 
     def _is_meant(self, engine_name: str | None) -> bool:

@@ -1,6 +1,6 @@
 """The gate of a revision: one phase of a runbook, evaluated inside the migration itself.
 
-    with gate("orders/readiness", lock=["order_log"], insist=["soak", "restore-tested"], revision=revision):
+    with gate("orders/readiness", lock=["order_log"], must_pass=["soak", "restore-tested"], revision=revision):
         op.drop_table("order_log")
 
 If the tables to be locked hold no rows, the gate is open. A closed gate raises GateClosed; `-x
@@ -144,13 +144,13 @@ def report_of(request: GateRequest, verdicts: Sequence[Verdict], started: tuple[
     )
 
 
-def evaluate_in_python(request: GateRequest, asked: Sequence[SelectedCheck]) -> Report:
+def evaluate_in_python(request: GateRequest, checks: Sequence[SelectedCheck]) -> Report:
     """Evaluate checks on the connection of the migration, read-only, as `pipestate verify` does."""
     connection = op.get_bind()
     started = datetime.now(UTC), time.perf_counter()
     with db.engine_of(connection).look(connection):
         timeout_s = timeout_of(op.get_context().config)
-        verdicts = [run_check(connection, each, timeout_s) for each in asked]
+        verdicts = [run_check(connection, each, timeout_s) for each in checks]
     return report_of(request, verdicts, started)
 
 
@@ -183,7 +183,7 @@ def gate(
     *,
     lock: Sequence[str],
     recheck: Sequence[str] | None = None,
-    insist: Sequence[str] = (),
+    must_pass: Sequence[str] = (),
     may_be_gone: bool = False,
     revision: str | None = None,
     lock_also: str | None = None,
@@ -191,7 +191,7 @@ def gate(
     """Run the body only while the phase's gate is open.
 
     `recheck` names the checks that a late write could change; they are evaluated again under the lock. By
-    default these are the blocking checks that read a locked table. `insist` names checks and sign-offs that
+    default these are the blocking checks that read a locked table. `must_pass` names checks and sign-offs that
     must be in the phase, blocking, and apply now. `may_be_gone` allows absent tables. `lock_also` is a query
     for more tables.
     """
@@ -204,7 +204,7 @@ def gate(
                 f"lock={lock!r}: give a list of the tables that the change needs, at least one"
             )
         running = running_revision(revision)
-        request = read_request(phase, running, recheck=recheck, insist=insist, tables=lock)
+        request = read_request(phase, running, recheck=recheck, must_pass=must_pass, tables=lock)
         tables = Tables(tuple(lock), may_be_gone, lock_also)
         with sql.running(running):
             _refuse_translated(context, lock)
@@ -232,7 +232,7 @@ def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -
                 "require() evaluates checks now, which a script cannot: pass the gate instead, or run it "
                 "without --sql"
             )
-        request = read_request(phase, running_revision(revision), insist=checks)
+        request = read_request(phase, running_revision(revision), must_pass=checks)
         engine_of(context).require_gate_transaction(op.get_bind(), request.revision)
         report = evaluate_in_python(request, [each for each in request.checks if each.check.id in checks])
         if _is_closed(report):
@@ -330,7 +330,7 @@ def _refuse_autocommit(context: MigrationContext, revision: str) -> None:
 def _watch_others(context: MigrationContext, request: GateRequest, lock: Sequence[str]) -> Callable[[], None]:
     """Return a function that refuses losses of tables that the gate has not locked.
 
-    It also runs when the version is written, for statements behind the gate's body. A script asks after each of them.
+    It also runs when the version is written, for statements behind the gate's body. A script checks after each of them.
     """
     is_forced = force_reason(request.name) is not None or not read_settings(context.config).enforce
     if context.as_sql or is_forced:

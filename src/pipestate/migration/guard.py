@@ -46,7 +46,7 @@ from pipestate.migration.recording import record, record_at_end_of_script, recor
 from pipestate.migration.request import has_passed, is_marked, runbooks_of
 from pipestate.migration.run import describe_undo, read_without_values, run_of
 from pipestate.project.find import Calls
-from pipestate.project.revision_files import asks, read_gates
+from pipestate.project.revision_files import has_gate_of, read_gates
 from pipestate.runbook.files import readable_runbooks
 from pipestate.runbook.model import Phase, Runbook
 
@@ -281,10 +281,10 @@ class RequiredGates:
                     f"{calls.pipestate(f'runbook lint {path}')}"
                 )
         for runbook, phase in self._gates_of(script):
-            if not asks(named, runbook, phase):
+            if not has_gate_of(named, runbook, phase):
                 raise MigrationError(
                     f"{runbook.path}:{phase.line} says that {runbook.name}/{phase.name} opens "
-                    f"{script.revision}, but {script.path} does not ask that gate: nothing of it was run. "
+                    f"{script.revision}, but {script.path} does not check that gate: nothing of it was run. "
                     "Put its change into `with gate(...)`, or make it a Contract"
                 )
 
@@ -302,7 +302,7 @@ class RequiredGates:
             ran = "would run, by this script," if migration.as_sql else "ran"
             kept = ": do not use it" if migration.as_sql else f", {describe_undo(run_of(migration))}"
             raise MigrationError(
-                f"revision {revision} {ran} without passing the gate {gates}{kept}. Ask the gate with "
+                f"revision {revision} {ran} without passing the gate {gates}{kept}. Check the gate with "
                 "`with gate(...)`, or make it a Contract"
             )
 
@@ -316,7 +316,7 @@ class RequiredGates:
             (runbook, phase)
             for runbook in self.runbooks
             for phase in runbook.phases
-            if script.revision in phase.opens or (not phase.opens and asks(named, runbook, phase))
+            if script.revision in phase.opens or (not phase.opens and has_gate_of(named, runbook, phase))
         ]
 
 
@@ -332,7 +332,7 @@ def read_required_gates(migration: MigrationContext) -> RequiredGates:
     for script in migration.script.walk_revisions():
         if gates := _named_gates(script):
             missing = (
-                f"revision {script.revision} asks the gate {gates[0]}, but there is no runbook in "
+                f"revision {script.revision} checks the gate {gates[0]}, but there is no runbook in "
                 f"{directory}: nothing was run. Put runbooks/ beside the alembic.ini that is used (a Config "
                 "that is made in code has none), or into the script directory"
             )

@@ -71,9 +71,9 @@ def read_request(
     *,
     tables: Sequence[str] = (),
     recheck: Sequence[str] | None = (),
-    insist: Sequence[str] = (),
+    must_pass: Sequence[str] = (),
 ) -> GateRequest:
-    """Find the phase; refuse a runbook that does not open this revision, or lacks an item of `insist`.
+    """Find the phase; refuse a runbook that does not open this revision, or lacks an item of `must_pass`.
 
     Without `recheck`, the blocking checks that read one of `tables` are evaluated again under the lock.
     """
@@ -92,7 +92,7 @@ def read_request(
     else:
         again = tuple(each for each in checks if each.check.id in recheck)
     request = GateRequest(runbook, phase, revision, checks, again, position)
-    _require(request, [*insist, *(recheck or ())])
+    _require(request, [*must_pass, *(recheck or ())])
     return request
 
 
@@ -135,10 +135,10 @@ def _require(request: GateRequest, ids: Sequence[str]) -> None:
         elif found.check.level is not Level.BLOCK:
             fault = "has with `level: warn`, which closes nothing: take that line out"
         elif found.skipped is not None:
-            fault = f"does not ask now ({found.skipped}): change its `from`, `until` or `dialect`"
+            fault = f"does not evaluate now ({found.skipped}): change its `from`, `until` or `dialect`"
         if fault is not None:
             raise MigrationError(
-                f"{request.runbook.path}:{request.phase.line}: revision {request.revision} insists on {id_}, "
+                f"{request.runbook.path}:{request.phase.line}: revision {request.revision} requires {id_}, "
                 f"which phase {request.phase.name} {fault}"
             )
 
@@ -183,9 +183,7 @@ def running_revision(given: str | None) -> str:
     """Name the revision that runs: the one that the caller gave, else the one that the environment knows."""
     revision = given or current_run().revision
     if not revision:
-        raise MigrationError(
-            "the gate does not know which revision asks it: write gate(..., revision=revision)"
-        )
+        raise MigrationError("the gate does not know its revision: write gate(..., revision=revision)")
     return revision
 
 

@@ -153,7 +153,7 @@ def translate_without_values(config: Config) -> Iterator[None]:
         name = getattr(error, "option", "a value")
         raise MigrationError(
             f"{config.config_file_name}: {name} in [{getattr(error, 'section', '')}] has a % that is not "
-            "escaped, or asks for a name that nothing sets: write %% for a plain %"
+            "escaped, or refers to a name that nothing sets: write %% for a plain %"
         ) from None
 
 

@@ -20,11 +20,11 @@ from pipestate.migration.patience import (
     LONGEST_STEP_S,
     LockTimeout,
     Patience,
-    ask_driver,
     called_code,
     driver_state,
     is_autocommit,
     only_operations,
+    query_driver,
     short,
 )
 from pipestate.migration.request import force_reason
@@ -124,7 +124,7 @@ class GuardedStep:
         """Set the savepoint; if the connection commits each statement, begin a transaction for it."""
         self._bind()
         if not self.bound:
-            ask_driver(self.connection, "BEGIN")
+            query_driver(self.connection, "BEGIN")
             self.began = True
             self._bind()
 
@@ -139,7 +139,7 @@ class GuardedStep:
             self._judge()
             self.engine.release_savepoint(self.connection, self.run.memory)
             if self.began:
-                ask_driver(self.connection, "COMMIT")
+                query_driver(self.connection, "COMMIT")
         self.bound = self.began = False
         self.statements.clear()
 
@@ -153,7 +153,7 @@ class GuardedStep:
             if undone:
                 self.engine.release_savepoint(self.connection, self.run.memory)
             if self.began or is_autocommit(self.connection):
-                ask_driver(self.connection, "ROLLBACK")
+                query_driver(self.connection, "ROLLBACK")
         except Exception:
             with suppress(Exception):
                 self.connection.rollback()
@@ -290,9 +290,9 @@ class GuardedStep:
         try:
             self._judge(undo=lambda: None)
         except BaseException:
-            ask_driver(self.connection, "ROLLBACK")
+            query_driver(self.connection, "ROLLBACK")
             raise
-        ask_driver(self.connection, "COMMIT")
+        query_driver(self.connection, "COMMIT")
         self.statements.clear()
         self._note_commit()
 

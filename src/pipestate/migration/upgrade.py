@@ -116,8 +116,8 @@ def make_upgrade(
     """Collect the parts of an upgrade; the guard refuses what a faulty runbook may open."""
     books, _ = readable_runbooks(project.runbooks)
     opened = {revision for book in books for phase in book.phases for revision in phase.opens}
-    asking = {revision.id for revision in migrations if revision.gates}
-    return Upgrade(url, project, migrations, locate, frozenset(opened | asking), arguments=tuple(arguments))
+    gated = {revision.id for revision in migrations if revision.gates}
+    return Upgrade(url, project, migrations, locate, frozenset(opened | gated), arguments=tuple(arguments))
 
 
 @dataclass(slots=True)

@@ -215,7 +215,7 @@ def next_batch(
     needed = migrations.ancestors(wanted)
     behind = set(closed)
     free: list[Revision] = []
-    asking: list[Revision] = []
+    waiting: list[Revision] = []
     for revision in migrations:
         if revision.id in applied or revision.id not in needed:
             continue
@@ -223,10 +223,10 @@ def next_batch(
             behind.add(revision.id)
         elif revision.id in gated:
             behind.add(revision.id)
-            asking.append(revision)
+            waiting.append(revision)
         else:
             free.append(revision)
-    return free or asking[:1]
+    return free or waiting[:1]
 
 
 def ends(migrations: Migrations, batch: Collection[Revision]) -> list[str]:

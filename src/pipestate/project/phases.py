@@ -8,7 +8,7 @@ from pipestate.core.errors import ConfigError
 from pipestate.core.text import from_here
 from pipestate.project.find import Calls, Named, Project
 from pipestate.project.graph import Migrations
-from pipestate.project.revision_files import asks, read_migrations
+from pipestate.project.revision_files import has_gate_of, read_migrations
 from pipestate.runbook.files import (
     all_runbook_files,
     every_runbook,
@@ -82,7 +82,7 @@ def wrong_revisions(migrations: Migrations, runbooks: Iterable[Runbook]) -> list
         found += _missing_phases(migrations, runbook)
         for phase in runbook.phases:
             found += unknown_revisions(runbook, phase, known=migrations)
-            found += _unasked(migrations, runbook, phase)
+            found += _not_matching(migrations, runbook, phase)
     return found
 
 
@@ -106,7 +106,9 @@ def fill_opens(migrations: Migrations, runbook: Runbook) -> Runbook:
     """
     phases = []
     for phase in runbook.phases:
-        opens = tuple(each.id for each in migrations if each.gates and asks(each.gates, runbook, phase))
+        opens = tuple(
+            each.id for each in migrations if each.gates and has_gate_of(each.gates, runbook, phase)
+        )
         if opens and not phase.opens:
             ends = phase.until is None and migrations.ancestors(opens[-1:]).issuperset(opens)
             phase = replace(phase, opens=opens, until=opens[-1] if ends else phase.until)
@@ -114,22 +116,22 @@ def fill_opens(migrations: Migrations, runbook: Runbook) -> Runbook:
     return replace(runbook, phases=tuple(phases))
 
 
-def _unasked(migrations: Migrations, runbook: Runbook, phase: Phase) -> Iterator[Finding]:
-    """Find a difference between the revisions that a phase opens and those that ask its gate.
+def _not_matching(migrations: Migrations, runbook: Runbook, phase: Phase) -> Iterator[Finding]:
+    """Find a difference between the revisions that a phase opens and those that check its gate.
 
     The gate would refuse a revision that `opens` omits. Lint itself reports a phase with a written `opens`
     but without a blocking check.
     """
-    address, asking = f"{runbook.name}/{phase.name}", []
+    address, gated_here = f"{runbook.name}/{phase.name}", []
     for revision in migrations:
         where = f"{from_here(revision.path)}:{revision.line}"
-        asked = asks(revision.gates, runbook, phase)
-        asking += [revision.id] if asked else []
-        if revision.id in phase.opens and not asked:
+        gated = has_gate_of(revision.gates, runbook, phase)
+        gated_here += [revision.id] if gated else []
+        if revision.id in phase.opens and not gated:
             yield Finding(
                 runbook.path,
                 phase.line,
-                f"phase {phase.name} opens {revision.id}, but {where} does not ask this gate: write "
+                f"phase {phase.name} opens {revision.id}, but {where} does not check this gate: write "
                 f'gate("{address}", ...) or Contract(...) there, with the phase as a literal, or take '
                 f"{revision.id} out of `opens`",
             )
@@ -137,11 +139,11 @@ def _unasked(migrations: Migrations, runbook: Runbook, phase: Phase) -> Iterator
             yield Finding(
                 runbook.path,
                 phase.line,
-                f"{where} asks phase {phase.name}, whose `opens` does not have {revision.id}: add it there, "
+                f"{where} checks phase {phase.name}, whose `opens` does not have {revision.id}: add it there, "
                 "or take `opens` out",
             )
-    if asking and not phase.opens and not is_blocking(phase):
-        yield Finding(runbook.path, phase.line, f"phase {phase.name} {unblocking(asking)}")
+    if gated_here and not phase.opens and not is_blocking(phase):
+        yield Finding(runbook.path, phase.line, f"phase {phase.name} {unblocking(gated_here)}")
 
 
 def _missing_phases(migrations: Migrations, runbook: Runbook) -> Iterator[Finding]:
@@ -154,6 +156,6 @@ def _missing_phases(migrations: Migrations, runbook: Runbook) -> Iterator[Findin
                 yield Finding(
                     str(from_here(revision.path)),
                     revision.line,
-                    f"revision {revision.id} asks the gate {gate}, but {runbook.path} has no phase {phase}; "
+                    f"revision {revision.id} checks the gate {gate}, but {runbook.path} has no phase {phase}; "
                     f"there are {there}: name one of them",
                 )

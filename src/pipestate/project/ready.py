@@ -85,7 +85,7 @@ def _stored_by_name(connection: Connection, locate: Locator) -> tuple[str, ...]:
 
 
 def wait_until_ready(
-    ask: Callable[[], Readiness],
+    read: Callable[[], Readiness],
     patience_s: float,
     tell: Callable[[str], None],
     *,
@@ -100,7 +100,7 @@ def wait_until_ready(
     while True:
         found: Readiness | Unreachable
         try:
-            found = ask()
+            found = read()
         except Unreachable as error:
             found = error
         left = end - clock()

@@ -137,10 +137,10 @@ def _revisions(
         )
 
 
-def _gates(asked: Sequence[GateOutcome]) -> Iterator[GateOutcome]:
+def _gates(outcomes: Sequence[GateOutcome]) -> Iterator[GateOutcome]:
     """Merge the evaluations of each gate: one closed evaluation makes it closed."""
-    for name in dict.fromkeys(each.gate for each in asked):
-        looks = [each for each in asked if each.gate == name]
+    for name in dict.fromkeys(each.gate for each in outcomes):
+        looks = [each for each in outcomes if each.gate == name]
         worst = next((each.state for each in looks if each.state != "open"), "open")
         failing = dict.fromkeys(check for each in looks for check in each.failing)
         yield GateOutcome(looks[0].revision, name, worst, tuple(failing))

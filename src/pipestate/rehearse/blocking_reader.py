@@ -153,7 +153,7 @@ class BlockingReaders:
             if reader.line.refusal(READ.format(table=reader.table.quoted)) is None:
                 reader.revision = revision
             else:
-                reader.line.ask("ROLLBACK")
+                reader.line.query("ROLLBACK")
 
     def _line(self) -> PolledConnection:
         self.lines.append(PolledConnection(self.clone))
@@ -163,7 +163,7 @@ class BlockingReaders:
         line = self._line()
         began = "l.waitstart" if line.driver.server_version >= HAS_WAITSTART else "NULL"
         pids = ", ".join(str(reader.line.pid) for reader in self.readers)
-        line.ask(named_query("rehearse", "prepare_waits", pids=pids, began=began))
+        line.query(named_query("rehearse", "prepare_waits", pids=pids, began=began))
         return RepeatedMessage(line, "EXECUTE pipestate_waits", SAMPLE_S, self._take)
 
     def _take(self, rows: Rows, sent: float, now: float) -> None:
@@ -199,7 +199,7 @@ class BlockingReaders:
 
     def _end(self, reader: BlockingReader) -> None:
         if reader.revision is not None:
-            reader.line.ask("ROLLBACK")
+            reader.line.query("ROLLBACK")
         reader.revision, reader.mode, reader.since, reader.began = None, None, None, None
 
 
@@ -219,7 +219,7 @@ def find_exclusive_requests(
         each.revision: [table for table in known if each.loose or (each.revision, table.name) in wanted]
         for each in revisions
     }
-    return {revision: asked for revision, asked in found.items() if asked}
+    return {revision: requests for revision, requests in found.items() if requests}
 
 
 def run_beside_readers(job: Job, steps: Sequence[Step], requests: ExclusiveRequests) -> Encounters:

@@ -229,11 +229,11 @@ class Rehearsal:
 
 WORTH_TELLING = 10  # statements with a smaller fraction of the wait are not listed
 UNBOUNDED = (
-    "asks for ACCESS EXCLUSIVE without a lock_timeout: behind one long transaction everybody waits for its end",
-    "pipestate.ddl.lock_tables(...) first: it asks briefly, again and again",
+    "requests ACCESS EXCLUSIVE without a lock_timeout: behind one long transaction all later statements wait",
+    "pipestate.ddl.lock_tables(...) first: it waits briefly, again and again",
 )
 LONG_TIMEOUT = (
-    "asks for ACCESS EXCLUSIVE with a lock_timeout above the limit: so long everybody may wait behind it",
+    "requests ACCESS EXCLUSIVE with a lock_timeout above the limit: later statements may wait as long",
     UNBOUNDED[1],
 )
 CAUSES = (

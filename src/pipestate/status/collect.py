@@ -157,7 +157,7 @@ def _with_records(
     return replace(
         standing,
         runbooks=_runbooks(phases, report, now, recorded),
-        observations=read_observations(source, _asked(source, phases, report)),
+        observations=read_observations(source, _evaluated(source, phases, report)),
         forced=forced,
         backfills=read_backfills(source),
         rehearsal=next(iter(read_rehearsals(source, position.paths, most=1)), None),
@@ -199,7 +199,7 @@ def run_views(connection: Connection, phases: Phases, position: Position, timeou
     return list(views.values())
 
 
-def _asked(source: LedgerReading, phases: Phases, report: Report) -> list[tuple[Check, Verdict, str]]:
+def _evaluated(source: LedgerReading, phases: Phases, report: Report) -> list[tuple[Check, Verdict, str]]:
     """Pair the checks with their verdicts and addresses."""
     dialect = source.connection.dialect.name
     found = []

@@ -20,7 +20,7 @@ def healthy(bed: Postgres | Sqlite) -> Iterator[Database]:
         yield database
 
 
-def test_the_acceptance_test_is_asked_in_every_phase() -> None:
+def test_the_acceptance_test_is_evaluated_in_every_phase() -> None:
     assert all("acceptance-passed" in {each.id for each in phase.signoffs} for phase in RUNBOOK.phases)
 
 
@@ -37,7 +37,7 @@ def test_where_results_are_compared_somebody_vouches_for_the_poller() -> None:
         assert ("poller-decides" in signed) is ("agreement" in ids(RUNBOOK, phase.name))
 
 
-def test_cleanup_asks_all_that_cutover_asks() -> None:
+def test_cleanup_evaluates_all_that_cutover_evaluates() -> None:
     assert set(ids(RUNBOOK, "cleanup")) == set(ids(RUNBOOK, "cutover"))
 
 

@@ -50,7 +50,7 @@ def check_of(database: Database, check: str) -> Outcome:
 
 
 @pytest.mark.parametrize("engine", ["postgresql", "sqlite"])
-def test_both_engines_are_asked_the_same_and_require_the_same(engine: str) -> None:
+def test_both_engines_are_evaluated_the_same_and_require_the_same(engine: str) -> None:
     only = POSTGRESQL if engine == "sqlite" else set()
     for phase in RUNBOOK.phases:
         assert {check.id for check in phase.checks_for(engine)} == {check.id for check in phase.checks} - only
@@ -317,7 +317,7 @@ def test_a_late_write_is_shown_where_another_column_never_was(ready: Database) -
     assert [row[:2] for row in rows_of(found)] == [("written within 36 hours", "site001.example.gov")]
 
 
-PLANTED = (
+IMPOSTORS = (
     "CREATE FUNCTION public.replace(varchar, text, text) RETURNS text LANGUAGE sql AS $$SELECT '1999'$$",
     "CREATE FUNCTION public.never(varchar, varchar) RETURNS boolean LANGUAGE sql AS 'SELECT false'",
     *(
@@ -337,10 +337,10 @@ PLANTED = (
     ],
     ids=lambda case: f"{case.check}: {case.what}",
 )
-def test_what_somebody_planted_beside_the_catalogue_changes_nothing(postgres: Postgres, broken: Case) -> None:
+def test_impostors_beside_the_catalogue_change_nothing(postgres: Postgres, broken: Case) -> None:
     with PAGE.copy(postgres, "readiness") as database:
         broken.apply(database)
-        database.run(*PLANTED)
+        database.run(*IMPOSTORS)
         assert check_of(database, broken.check) is FAILED
 
 

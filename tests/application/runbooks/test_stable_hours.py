@@ -1,4 +1,4 @@
-"""`stable-hours` of queue-cutover reads no more of the diary than it asks for, and says the same as all of it."""
+"""`stable-hours` of queue-cutover reads no more of the diary than it needs, and says the same as all of it."""
 
 from collections.abc import Iterator
 from random import Random
@@ -13,7 +13,7 @@ from support.servers import Database, Postgres, Sqlite
 from support.sql_times import run_timed
 from support.verdicts import dialect, shipped
 
-# What the page asked before: every observation of the four probes, however old.
+# What the page read before: every observation of the four probes, however old.
 WHOLE_DIARY = """
 WITH bound (name, most) AS (
   VALUES ('sqs_queue_depth', 100), ('sqs_dlq_depth', 0),
@@ -30,7 +30,7 @@ FROM probe
 """
 HOURS = {"cutover": 48, "cleanup": 168}
 DIARIES = 40
-# So many hours ago the history of a probe begins: about what is asked, and one hour more.
+# So many hours ago the history of a probe begins: about what is read, and one hour more.
 BEGINS = (2, 47.9, 48, 48.1, 48.9, 49, 49.1, 60, 167.9, 168.1, 168.9, 169.1, 200)
 Found = tuple[int, float | None, float | None]
 
@@ -55,7 +55,7 @@ def written(database: Database, phase: str) -> str:
 
 
 def both(database: Database, sql: str) -> tuple[Found, Found]:
-    """Ask both in one statement, for which time stands still."""
+    """Read both in one statement, for which time stands still."""
     query = f"SELECT * FROM ({WHOLE_DIARY}) AS whole, ({sql}) AS bounded"
     (row,) = database.rows(ledger_names(query) if dialect(database) == "sqlite" else query)
     numbers = tuple(None if value is None else float(str(value)) for value in row)

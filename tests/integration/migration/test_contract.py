@@ -338,7 +338,7 @@ def test_sqlite_foreign_keys_are_on_after_a_migration_on_a_lent_connection(sqlit
             )
 
 
-# --- What is asked while everybody waits -------------------------------------------------------------
+# --- What is evaluated while everybody waits ----------------------------------------------------------
 
 
 @contextmanager
@@ -355,7 +355,7 @@ def statements_sent() -> Iterator[list[str]]:
         sa.event.remove(sa.Engine, "before_cursor_execute", note)
 
 
-def test_little_is_asked_while_0007_holds_its_lock(pg_expanded: Migrations) -> None:
+def test_little_is_evaluated_while_0007_holds_its_lock(pg_expanded: Migrations) -> None:
     pg_expanded.contract("0006")
     with statements_sent() as sent:
         pg_expanded.upgrade("0007")

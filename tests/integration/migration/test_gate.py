@@ -42,7 +42,7 @@ from alembic import op
 from pipestate.gate import gate
 revision, down_revision = "b2", "a1"
 def upgrade():
-    with gate("orders/ready", lock=["old_orders"], recheck=["quiet"], insist=["quiet", "signed"], revision=revision):
+    with gate("orders/ready", lock=["old_orders"], recheck=["quiet"], must_pass=["quiet", "signed"], revision=revision):
         op.execute("DROP TABLE old_orders")
 def downgrade():
     op.execute("CREATE TABLE old_orders (id int PRIMARY KEY, written_at timestamp)")
@@ -241,7 +241,7 @@ def test_force_goes_through_with_a_reason(app: App) -> None:
 @pytest.mark.parametrize(
     ("blocks", "front", "said"),
     [
-        ([block(QUIET, check="quiet", require="recent = 0")], FRONT, "insists on signed"),
+        ([block(QUIET, check="quiet", require="recent = 0")], FRONT, "requires signed"),
         ([], '  ready: {from: "a1", until: "b2", opens: ["zz"]}\n', "opens zz, not b2"),
     ],
 )

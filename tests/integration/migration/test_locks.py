@@ -92,7 +92,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def wait_in_vain(database: Database, waiter: sa.Connection) -> int:
-    """Ask for a lock that a report holds; return the pid of the report."""
+    """Request a lock that a report holds; return the pid of the report."""
     with database.begin() as holder:
         pid: int = holder.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
         holder.exec_driver_sql("SELECT count(*) /* the long report */ FROM sites")

@@ -127,14 +127,14 @@ def test_fifty_at_once_do_not_queue_behind_a_migration(pg: Database, miniature: 
     pg.run(*version_table("alembic_version", "a1"))
     found, together = locate(), threading.Barrier(AT_ONCE)
 
-    def ask(_: int) -> Readiness:
+    def read(_: int) -> Readiness:
         together.wait()
         return read_readiness(pg.url, found)
 
     with pg.connect() as migrating, one_migration_at_a_time(migrating):
         migrating.exec_driver_sql("UPDATE alembic_version SET version_num = 'b2'")
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            answers = list(pool.map(ask, range(AT_ONCE)))
+            answers = list(pool.map(read, range(AT_ONCE)))
         migrating.commit()
     assert {answer.stored for answer in answers} == {("a1",)}
     assert readiness(pg).ok

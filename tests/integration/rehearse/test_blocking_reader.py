@@ -129,14 +129,14 @@ def test_each_request_meets_a_reader_and_is_told_by_how_it_waits(
     """One that gave up for good is run again; nobody waits for ever, whatever it waits for."""
     monkeypatch.setattr(blocking_reader, "READER_MS", 1000.0)
     tables = {table.name: table for table in tables_of(pg.url)}
-    asked = {
+    requests = {
         "b2": [tables["orders"]],
         "c3": [tables["orders"]],
         "d4": [tables["orders"], tables["order_log"]],
         "e5": [tables["orders"]],
         "f6": [tables["orders"]],
     }
-    found, failure = run_beside_readers(job_for(directory, pg), [("upgrade", "f6")], asked)
+    found, failure = run_beside_readers(job_for(directory, pg), [("upgrade", "f6")], requests)
     assert failure is None
     assert pg.value("SELECT version_num FROM alembic_version") == "f6"
     gave_up = {(each.revision, each.table): each.gave_up for each in found}

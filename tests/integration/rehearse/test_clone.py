@@ -85,4 +85,4 @@ def test_a_clone_that_vanishes_is_one_sentence(pg: Database) -> None:
     line = PolledConnection(pg.url)
     pg.run(f"SELECT pg_terminate_backend({line.pid})")
     with pytest.raises(Unreachable, match=r"does not answer: .*take a new one; production was not touched"):
-        line.ask("SELECT 1")
+        line.query("SELECT 1")

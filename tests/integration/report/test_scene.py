@@ -72,7 +72,7 @@ def test_gates_come_first_with_what_is_missing(page: Html, seen: Gathered) -> No
     ]
 
 
-def test_each_check_that_was_asked_has_its_verdict_beside_its_block(page: Html, seen: Gathered) -> None:
+def test_each_check_that_was_evaluated_has_its_verdict_beside_its_block(page: Html, seen: Gathered) -> None:
     for book, phase in seen.standing.phases():
         for verdict in phase.checks:
             if verdict.outcome is not Outcome.SKIPPED:
@@ -108,7 +108,7 @@ def test_every_number_that_a_criterion_compares_has_a_chart(page: Html, seen: Ga
     assert len(drawn) == len(seen.history.series())
 
 
-def test_observations_have_the_limits_of_the_checks_that_ask_for_them(seen: Gathered) -> None:
+def test_observations_have_the_limits_of_the_checks_that_need_them(seen: Gathered) -> None:
     found = {each.title: each for each in seen.history.observations}
     assert found["deferred_coordinators"].required == "= 0"
     assert found["deferred_coordinators"].failures > 10

@@ -140,7 +140,7 @@ def test_a_word_too_few_is_counted(ledger: Database, standing: Look) -> None:
     assert (agreed.missing, agreed.until) == (1, None)
 
 
-def test_observations_have_their_age_their_source_and_who_asks(ledger: Database, standing: Look) -> None:
+def test_observations_have_their_age_their_source_and_who_uses_it(ledger: Database, standing: Look) -> None:
     run_timed(
         ledger,
         *(fact("3 hours ago", 5), fact("2 hours ago", 12), fact("1 days ago", 7, "tickets")),
@@ -149,9 +149,9 @@ def test_observations_have_their_age_their_source_and_who_asks(ledger: Database,
     depth, tickets, zoo = standing(ledger).observations
     assert (depth.name, depth.value, depth.source, depth.actor) == ("depth", 12.5, "probe", "cron")
     assert abs(depth.age - timedelta(hours=2)) < ALMOST
-    assert depth.asked_by == ("book/two/short",)
+    assert depth.checked_by == ("book/two/short",)
     assert depth.fails, "it is too old for the check"
-    assert (tickets.name, tickets.asked_by, tickets.fails, zoo.name) == ("tickets", (), (), "zoo")
+    assert (tickets.name, tickets.checked_by, tickets.fails, zoo.name) == ("tickets", (), (), "zoo")
 
 
 def test_an_observation_that_its_check_takes_is_not_wrong(ledger: Database, standing: Look) -> None:
@@ -248,7 +248,7 @@ def test_times_that_python_does_not_know_break_nothing(pg_ledger: Database, stan
 
 
 def test_a_large_ledger_is_not_read_through(pg_ledger: Database, book: Runbook) -> None:
-    """Years of records of other pages, and a probe of every minute: only indexes are asked."""
+    """Years of records of other pages, and a probe of every minute: only indexes are read."""
     pg_ledger.run(
         "INSERT INTO pipestate.run (recorded_at, event, actor, runbook, phase, gate) SELECT now() - n * "
         "interval '1 hour', 'verify', 'cron', 'book' || n % 20, 'one', 'open' FROM generate_series(1, 20000) n",

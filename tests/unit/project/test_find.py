@@ -235,7 +235,7 @@ def test_runbooks_lie_beside_the_ini_else_in_the_script_directory(
         ("[alembic]\nscript_location = gone\n", "script_location is gone, and there is no such directory"),
         (
             "[alembic]\nscript_location = %(HOME)s/x\n",
-            "script_location in [alembic] asks for %(home)s, which",
+            "script_location in [alembic] refers to %(home)s, which",
         ),
         ("[alembic]\nscript_location = 100%\n", "has a % that is not escaped: write %% for a plain %"),
     ],

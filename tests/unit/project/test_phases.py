@@ -1,4 +1,4 @@
-"""What pages say of revisions: those that they name exist, and one that a page opens asks that gate."""
+"""What pages say of revisions: those that they name exist, and one that a page opens checks that gate."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ def found(project: Project) -> list[str]:
     return [str(each) for each in wrong_revisions(read_migrations(project), every_runbook(project.runbooks))]
 
 
-def test_a_gate_that_is_asked_is_no_finding(miniature: Enter) -> None:
+def test_a_gate_that_is_evaluated_is_no_finding(miniature: Enter) -> None:
     miniature("stock")
     assert found(find_project(Named())) == []
     REVISION.write_text(REVISION.read_text().replace('"orders/ready"', '"ready"'))
@@ -29,13 +29,13 @@ def test_a_gate_that_is_asked_is_no_finding(miniature: Enter) -> None:
 
 
 @pytest.mark.parametrize("text", ["pass", "with gate('other/steady', lock=['t']): ..."])
-def test_a_revision_that_does_not_ask_its_gate(miniature: Enter, text: str) -> None:
+def test_a_revision_that_does_not_check_its_gate(miniature: Enter, text: str) -> None:
     miniature("stock")
     head = "from pipestate.gate import gate\n\nrevision, down_revision = 'b2', 'a1'\n"
     REVISION.write_text(f"{head}\ndef upgrade() -> None:\n    {text}\n")
     (finding,) = found(find_project(Named()))
     assert finding.startswith(
-        "runbooks/orders.md:9: phase ready opens b2, but alembic/versions/b2_drop_old_orders.py:3 does not ask this "
+        "runbooks/orders.md:9: phase ready opens b2, but alembic/versions/b2_drop_old_orders.py:3 does not check this "
         'gate: write gate("orders/ready", ...) or Contract(...) there'
     )
 
@@ -50,7 +50,7 @@ def test_a_revision_that_does_not_exist(miniature: Enter) -> None:
         resolve_opens(read_migrations(project), every_runbook(project.runbooks), Named())
 
 
-def test_without_opens_a_phase_opens_what_asks_it_and_ends_with_it(miniature: Enter) -> None:
+def test_without_opens_a_phase_opens_what_checks_it_and_ends_with_it(miniature: Enter) -> None:
     miniature("stock")
     PAGE.write_text(PAGE.read_text().replace(', until: "b2", opens: ["b2"]', ""))
     project = find_project(Named())
@@ -60,7 +60,7 @@ def test_without_opens_a_phase_opens_what_asks_it_and_ends_with_it(miniature: En
     assert (book.phases[0].opens, book.phases[0].until) == (("b2",), "b2")
 
 
-def test_on_branches_a_phase_that_both_ask_goes_on(miniature: Enter) -> None:
+def test_on_branches_a_phase_that_both_check_goes_on(miniature: Enter) -> None:
     """Where it ended with one of them, the gate of the other could never open."""
     miniature("stock")
     PAGE.write_text(PAGE.read_text().replace(', until: "b2", opens: ["b2"]', ""))
@@ -71,25 +71,27 @@ def test_on_branches_a_phase_that_both_ask_goes_on(miniature: Enter) -> None:
     assert (sorted(book.phases[0].opens), book.phases[0].until) == (["b2", "b3"], None)
 
 
-def test_a_revision_that_asks_what_its_runbook_does_not_have(miniature: Enter) -> None:
+def test_a_revision_that_checks_what_its_runbook_does_not_have(miniature: Enter) -> None:
     miniature("stock")
     PAGE.write_text(PAGE.read_text().replace(', opens: ["b2"]', ""))
     REVISION.write_text(REVISION.read_text().replace('"orders/ready"', '"orders/reddy"'))
     (finding,) = found(find_project(Named()))
     assert finding.startswith("alembic/versions/b2_drop_old_orders.py:")
-    assert "asks the gate orders/reddy, but runbooks/orders.md has no phase reddy; there are ready" in finding
+    assert (
+        "checks the gate orders/reddy, but runbooks/orders.md has no phase reddy; there are ready" in finding
+    )
 
 
-def test_a_revision_that_asks_and_is_not_in_opens(miniature: Enter) -> None:
+def test_a_revision_that_checks_and_is_not_in_opens(miniature: Enter) -> None:
     miniature("stock")
     last = REVISION.read_text().replace('"b2"', '"c3"').replace('"a1"', '"b2"')
     REVISION.with_name("c3_more.py").write_text(last)
     (finding,) = found(find_project(Named()))
     assert "c3_more.py:" in finding
-    assert "asks phase ready, whose `opens` does not have c3: add it there, or take `opens` out" in finding
+    assert "checks phase ready, whose `opens` does not have c3: add it there, or take `opens` out" in finding
 
 
-def test_a_phase_that_is_asked_blocks_something(miniature: Enter) -> None:
+def test_a_phase_that_is_evaluated_blocks_something(miniature: Enter) -> None:
     miniature("stock")
     text = PAGE.read_text().replace(', opens: ["b2"]', "")
     PAGE.write_text(text.replace("-- require:", "-- level: warn\n-- require:"))
@@ -114,7 +116,7 @@ def test_a_variant_is_checked_with_its_page(miniature: Enter) -> None:
     assert lint([PAGE, PAGE.with_suffix(".sqlite.md")], None) == []
 
 
-def test_the_shipped_pages_open_what_asks_them() -> None:
+def test_the_shipped_pages_open_what_checks_them() -> None:
     assert found(find_project(Named(shipped=True))) == []
 
 
@@ -142,7 +144,7 @@ def test_the_shipped_pages_open_what_asks_them() -> None:
 )
 def test_a_revision_that_a_page_names_exists(miniature: Enter, was: str, becomes: str, told: str) -> None:
     miniature("stock")
-    signed = "\n- [ ] `signed` (24h): Somebody has looked.\n"  # a phase must ask something
+    signed = "\n- [ ] `signed` (24h): Somebody has looked.\n"  # a phase must check something
     PAGE.write_text(PAGE.read_text().replace(was, becomes) + signed)
     project = find_project(Named())
     (finding,) = found(project)

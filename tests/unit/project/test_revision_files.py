@@ -180,7 +180,7 @@ def test_a_deep_history_is_read(tmp_path: Path) -> None:
         ("from pipestate.gate import gate\ndef upgrade():\n    '''gate('o/r')'''\n", ()),
     ],
 )
-def test_which_gates_a_revision_asks(tmp_path: Path, text: str, gates: tuple[str, ...]) -> None:
+def test_which_gates_a_revision_has(tmp_path: Path, text: str, gates: tuple[str, ...]) -> None:
     path = written(tmp_path, f"revision, down_revision = 'x', None\n{text}")
     assert read_revision(path).gates == gates
 

@@ -166,14 +166,14 @@ def test_an_unbounded_request_fails_whatever_it_holds() -> None:
 
 def test_a_long_lock_timeout_may_make_everybody_wait_as_long() -> None:
     (finding,) = found(made_table(lock_timeout_ms=60_000.0, writer_ms=1.0))
-    assert finding.what.startswith("asks for ACCESS EXCLUSIVE with a lock_timeout above the limit")
+    assert finding.what.startswith("requests ACCESS EXCLUSIVE with a lock_timeout above the limit")
 
 
 def test_a_request_that_was_seen_to_wait_longer_than_the_limit_is_reported() -> None:
     """It has no lock_timeout, and gave up all the same: a statement_timeout does that."""
     encounter = LockEncounter("b2", "orders", gave_up=True, waited_ms=900.0)
     (finding,) = found(made_table(lock_timeout_ms=0.0, unbounded=True, writer_ms=1.0, encounter=encounter))
-    assert finding.what.startswith("asks for ACCESS EXCLUSIVE with a lock_timeout above the limit")
+    assert finding.what.startswith("requests ACCESS EXCLUSIVE with a lock_timeout above the limit")
 
 
 def test_the_scaled_figure_is_judged() -> None:

@@ -75,7 +75,7 @@ def told(item: str, *, rest: str = REST) -> Told:
     return [(finding.line - LINE + 1, finding.message) for finding in found]
 
 
-def test_a_check_is_asked_once_more_with_all_that_its_block_says() -> None:
+def test_a_check_is_evaluated_once_more_with_all_that_its_block_says() -> None:
     first = parse(FRONT + REST, "s.md").phases[0].checks[0]
     (check,) = asked("- again: `one/recent`")
 
@@ -110,7 +110,7 @@ def test_another_criterion_and_another_length_combine(item: str) -> None:
     assert told(item) == []
 
 
-def test_each_engine_s_variant_is_asked_again() -> None:
+def test_each_engine_s_variant_is_evaluated_again() -> None:
     postgresql, sqlite = asked("- again: `one/recent`, over `7 days`", beside=BESIDE)
 
     assert (postgresql.dialect, sqlite.dialect) == (None, "sqlite")
@@ -149,7 +149,7 @@ def test_each_engine_s_variant_is_asked_again() -> None:
         ),
     ],
 )
-def test_what_cannot_be_asked_again_is_told(item: str, message: str) -> None:
+def test_what_cannot_be_evaluated_again_is_told(item: str, message: str) -> None:
     [(line, said)] = told(item)
 
     assert line == 1
@@ -181,7 +181,7 @@ def test_an_item_that_begins_with_again_and_cannot_be_read_is_an_error(item: str
 
     assert line == 1
     assert said.startswith(
-        "an item that begins with `again` asks a check of an earlier phase once more: write `- again:"
+        "an item that begins with `again` repeats a check of an earlier phase: write `- again:"
     )
 
 
@@ -218,7 +218,7 @@ def test_a_paragraph_that_reads_like_an_item_is_told() -> None:
         (["- [ ] `recent` (24h): word", "- again: `one/recent`"], 2),
     ],
 )
-def test_an_id_is_asked_once_in_a_phase(items: Sequence[str], line: int) -> None:
+def test_an_id_stands_once_in_a_phase(items: Sequence[str], line: int) -> None:
     [(at, said)] = told("\n".join(items))
 
     assert at == line
@@ -238,7 +238,7 @@ def test_evidence_stands_with_the_block(findings_of: Callable[[str], Told]) -> N
     assert said == "explains recent, which is no check of this phase; there are none"
 
 
-def test_a_phase_may_ask_nothing_but_what_was_asked_before() -> None:
+def test_a_phase_may_evaluate_nothing_but_what_was_evaluated_before() -> None:
     assert told("- again: `one/recent`", rest="\n## Phase: three\n\n- again: `one/plain`\n") == []
 
 

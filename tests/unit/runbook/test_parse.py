@@ -278,7 +278,7 @@ def test_a_comment_that_swallows_the_rest_does_not_make_a_pass(findings_in: Lint
     told = findings_in("<!-- never closed\n")
 
     assert told[-1][1].startswith(HIDDEN)
-    assert "asks nothing" in told[0][1]
+    assert "checks nothing" in told[0][1]
 
 
 @pytest.mark.parametrize(

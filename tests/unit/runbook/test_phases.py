@@ -95,11 +95,11 @@ def test_one_id_may_stand_in_two_phases(findings_of: Lint) -> None:
 
 
 @pytest.mark.parametrize("body", ["", "Only text.\n", "```sql\nSELECT 1\n```\n", view("a")])
-def test_a_phase_that_asks_nothing_is_told(body: str, findings_of: Lint) -> None:
+def test_a_phase_that_checks_nothing_is_told(body: str, findings_of: Lint) -> None:
     text = f"---\nrunbook: sample\nphases:\n  one:\n---\n\n## Phase: one\n\n{body}"
 
     assert findings_of(text) == [
-        (7, "phase one asks nothing: give it a check or a sign-off, or make it a heading without `Phase:`")
+        (7, "phase one checks nothing: give it a check or a sign-off, or make it a heading without `Phase:`")
     ]
 
 

@@ -52,7 +52,7 @@ def test_a_block_that_reads_the_same_needs_none() -> None:
     assert phase.checks_for("sqlite") == phase.checks_for("postgresql")
 
 
-def test_what_sqlite_cannot_hold_is_not_asked_there() -> None:
+def test_what_sqlite_cannot_hold_is_not_evaluated_there() -> None:
     phase = phase_of(check("-- dialect: postgresql"), "Nothing differs.\n")
 
     assert [check.id for check in phase.checks_for("postgresql")] == ["a"]
@@ -198,7 +198,7 @@ def test_what_sqlite_cannot_read_wants_a_variant_where_the_page_has_some(
     assert findings_in(body) == [], "a project with PostgreSQL alone is left in peace"
 
 
-def test_evidence_of_what_sqlite_is_not_asked_needs_none(findings_beside: Beside) -> None:
+def test_evidence_of_what_sqlite_is_not_evaluated_needs_none(findings_beside: Beside) -> None:
     assert (
         findings_beside(check("-- dialect: postgresql") + fence("-- explains: a", "SELECT now();"), "None.\n")
         == []

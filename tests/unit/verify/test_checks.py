@@ -218,7 +218,7 @@ def test_the_one_row_is_observed_beside_its_count() -> None:
     assert judged("rows = 0", "site-1").observed == {"rows": 1, "a": "site-1"}
 
 
-def test_a_wrong_number_of_rows_that_was_asked_for_is_a_failure() -> None:
+def test_a_wrong_number_of_rows_that_was_requested_is_a_failure() -> None:
     requirement = "a = 1 and rows = 1"
 
     assert judged_rows(requirement, ["a"], []).outcome is FAILED

@@ -39,7 +39,7 @@ SHAPES: Shapes = {
     "RunbookStatus": "name title path phases",
     "PhaseStatus": "name gate opens checks soaks opening sign_offs held=open_streak days last_closed",
     "SignOffStatus": "id text valid_for_seconds=valid_for people missing until words",
-    "Observed": "name value at age_seconds=age source actor asked_by fails",
+    "Observed": "name value at age_seconds=age source actor asked_by=checked_by fails",
     "RecordedSignOff": "person at until holds=is_valid note",
     "RecordedRehearsal": "at by revisions clone rows longest_stall_ms=longest_wait_ms noise_ms=idle_wait_ms bounded ok unchanged",
     # fleet
@@ -47,7 +47,7 @@ SHAPES: Shapes = {
     "phases drift pending next upgrade warnings",
     "PhaseFound": "phase=name gate wrong",
     "TenantUpgrade": "wave outcome before applied waiting held=left_pending",
-    "Fleet": "exit_code databases=total asked interrupted=is_interrupted duration_ms exit_codes=codes groups drifted "
+    "Fleet": "exit_code databases=total asked=evaluated interrupted=is_interrupted duration_ms exit_codes=codes groups drifted "
     "repeated left waves stopped",
     "Group": "databases=names first=names revision=state.revision closed=state.closed error=state.error",
     "Tenant": "source url=address",

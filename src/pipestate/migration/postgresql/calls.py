@@ -1,6 +1,6 @@
 """Calls of the helpers that live in the server (`migration/server/*.sql`), online and in scripts.
 
-A project that keeps a registry has the ledger, and so its procedures. For any other project the same text creates
+A chain that keeps a registry has the ledger, and so its procedures. For any other chain the same text creates
 functions of the session, in pg_temp, which end with it.
 """
 
@@ -67,12 +67,12 @@ def run_when(condition: str, *statements: str) -> None:
 
 
 def registered() -> dict[str, Argument]:
-    """Name the revision that records created objects, if the project keeps a registry."""
+    """Name the revision that records created objects, if the chain keeps a registry."""
     return {"the_revision": current_run().revision} if sql.keeps_registry() else {}
 
 
 def unregistered() -> dict[str, Argument]:
-    """Tell a dropping procedure that the project keeps no registry."""
+    """Tell a dropping procedure that the chain keeps no registry."""
     return {} if sql.keeps_registry() else {"is_registered": False}
 
 
@@ -108,7 +108,7 @@ _PARTS = f"""pg_catalog.pg_namespace n CROSS JOIN LATERAL (
 def write_requirement(*, with_tables: bool = True) -> None:
     """Write, once in each revision, the block that refuses a ledger that is missing, altered or another role's.
 
-    The first revision of migrations with a registry has the functions, and no other tables.
+    The first revision of a chain with a registry has the functions, and no other tables.
     """
     run = current_run()
     if run.required_ledger == run.revision:

@@ -53,7 +53,7 @@ def report_wait(connection: Connection, otherwise: str) -> Iterator[None]:
 # again, with a growing and jittered pause, until its patience ends; then it names the blocking session.
 
 
-# "pipe", "stat" as two integers: the advisory lock that every shipped migration takes.
+# "pipe", "stat" as two integers: the advisory lock that every migration of the chain takes.
 LOCK_KEY = (0x70697065, 0x73746174)
 # For statements that block no other session while they wait (VALIDATE); `lock_tables` and index builds have
 # their own.

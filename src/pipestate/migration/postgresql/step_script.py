@@ -273,7 +273,7 @@ class GuardedScript:
 
 @cache
 def definitions() -> tuple[str, ...]:
-    """Read the statements that create the same routines in a script's session, for a project without a ledger."""
+    """Read the statements that create the same routines in a script's session, for a chain without ledger."""
     known = {routine.name: routine.statement for routine in routines()}
     record = (files("pipestate.migration") / "script.postgresql.sql").read_text(encoding="utf-8")
     return (

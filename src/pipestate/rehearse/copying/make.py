@@ -41,7 +41,7 @@ from pipestate.rehearse.copying.require import (
     rows_wanted,
     tables_with_rows,
 )
-from pipestate.rehearse.copying.snapshot import Inventory, ask, read_production, said, session, snapshot
+from pipestate.rehearse.copying.snapshot import Inventory, fetch, read_production, said, session, snapshot
 
 SOCKET = ".s.PGSQL.5432"
 LONGEST_SOCKET = 103  # the limit on every system
@@ -138,8 +138,8 @@ def fill_clone(
         missing = [each.name for each in missing_extensions(found, dump.version)]
         grants = fill.restore_tables(dump, clone, missing)
         with _on_clone(clone), session(clone, autocommit=True) as target:
-            ask(target, fill.NO_HANDLERS)
-            ask(target, fill.TAKE_OVER)
+            fetch(target, fill.NO_HANDLERS)
+            fetch(target, fill.TAKE_OVER)
         options = rows_wanted(found, wanted)
 
         def tell(count: int) -> None:  # the pipe carries about as many bytes as production's disk holds

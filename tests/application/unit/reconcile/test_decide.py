@@ -97,7 +97,7 @@ def test_files_say_which_documents_are_missing() -> None:
     assert result.reason == "3 of 5 documents have text"
 
 
-def test_files_are_not_asked_where_the_counters_say_enough() -> None:
+def test_files_are_not_evaluated_where_the_counters_say_enough() -> None:
     decide(make_site(counters={"ocr": Counters(2, 1, 1)}), make_rules(storage=None))
     with pytest.raises(ConfigError, match="give --storage-dir or set STORAGE_DIR"):
         decide(make_site(counters={"ocr": Counters(2, 1, 0)}), make_rules(storage=None))

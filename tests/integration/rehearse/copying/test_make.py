@@ -16,7 +16,7 @@ from pipestate.database.interrupt import Interrupted
 from pipestate.rehearse.contents import Contents, differences, read_contents
 from pipestate.rehearse.copying.make import cloned
 from pipestate.rehearse.copying.require import WantedClone
-from pipestate.rehearse.copying.snapshot import Inventory, ask, read_inventory, read_production, snapshot
+from pipestate.rehearse.copying.snapshot import Inventory, fetch, read_inventory, read_production, snapshot
 from support.odd_production import drop_odd, make_odd
 from support.servers import Database, Postgres
 
@@ -118,7 +118,7 @@ def test_production_keeps_nothing_of_it(copied: Copied) -> None:
 
 
 def refuses(reader: Database, wanted: WantedClone = ALL) -> str:
-    """Ask for a clone that is refused before a server is started."""
+    """Request a clone that is refused before a server is started."""
     with pytest.raises(ConfigError) as refused, cloned(reader.url, wanted):
         pass
     return str(refused.value)
@@ -195,7 +195,7 @@ def test_a_table_that_comes_or_goes_before_it_is_locked_is_looked_at_again(
     monkeypatch.setattr("pipestate.rehearse.copying.snapshot.read_inventory", look_and_change)
     with snapshot(pg.url, read_production(pg.url)) as moment:
         assert [each.name for each in moment.found.relations] == ["new"]
-        assert ask(moment.driver, "SELECT count(*) FROM public.new") == [(1,)]
+        assert fetch(moment.driver, "SELECT count(*) FROM public.new") == [(1,)]
 
 
 def test_without_rows_the_version_table_and_sequences_arrive(pg: Database) -> None:

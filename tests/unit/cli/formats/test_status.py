@@ -166,9 +166,7 @@ def test_the_strip_can_be_read_without_colours() -> None:
     assert "■ open  ✗ closed  ◪ both  · no record" in written
 
 
-def test_phases_that_have_not_started_or_are_finished_are_counted_and_listed_where_that_is_asked_for() -> (
-    None
-):
+def test_phases_that_have_not_started_or_are_finished_are_counted_and_listed_on_request() -> None:
     phases = [
         make_phase(name=name, gate=gate) for name, gate in (("a", Gate.FINISHED), ("b", Gate.NOT_STARTED))
     ]
