@@ -172,7 +172,7 @@ def test_a_finished_phase_must_be_named_on_the_command_line(project: Project) ->
     project.edit("models.py", ('Index("ix_both", "state", "note")', 'Index("ix_both", "note")'))
 
     said = must(project.alembic("revision", "--autogenerate", "--rev-id", "c3"), 255)
-    assert "orders/readiness was the gate of b2, which the database has" in said
+    assert "b2 already used the gate orders/readiness: name a new one" in said
     assert "alembic -x contract=RUNBOOK/PHASE revision --autogenerate" in said
     assert not list(project.root.glob("alembic/versions/c3*"))
 

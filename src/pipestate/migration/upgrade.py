@@ -24,7 +24,7 @@ from pipestate.core.text import plain
 from pipestate.database import connections as db
 from pipestate.database.interrupt import hand_back
 from pipestate.database.urls import as_env_py_wants, shown
-from pipestate.migration.engine import engine_of
+from pipestate.migration.engine import migration_engine_of
 from pipestate.migration.environment import assert_schema, enter_schema
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.gate import GateClosed
@@ -181,7 +181,7 @@ def upgrade_to_gates(on: Upgrade) -> None:
 
 def _where(on: Upgrade) -> tuple[str | None, frozenset[str]]:
     """Read the database's position; a missing file is at its base."""
-    if engine_of(on.url).is_new(on.url):
+    if migration_engine_of(on.url).is_new(on.url):
         return None, frozenset()
     with db.reader(on.url, path=on.path) as connection:
         position = on.locate(connection)

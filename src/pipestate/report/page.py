@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipestate import __version__
-from pipestate.core.text import html
+from pipestate.core.text import escape_controls
 from pipestate.database.urls import name_and_place
 from pipestate.project.find import Calls
 from pipestate.report import words
@@ -56,7 +56,7 @@ def shown(value: Any) -> Any:
     """Prepare a value for escaping: shorten long text and make control characters visible."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return "" if value is None else value
-    return html(shortened(value, LONGEST_TEXT))
+    return escape_controls(shortened(value, LONGEST_TEXT))
 
 
 def cell(value: Json) -> str:

@@ -71,7 +71,7 @@ def _soaks(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
     """Yield a line for each soak; other missing checks follow the only one, or the latest."""
     messages = {verdict.check_id: verdict.message for verdict in phase.checks}
     several = sum(not soak.passed for soak in phase.soaks) > 1
-    rest = Text() if phase.opening is None or several else _not_before(phase.opening)
+    rest = Text() if phase.opening is None or several else _also_needs(phase.opening)
     for soak in phase.soaks:
         line = _soak(soak, messages[soak.check], now)
         line = line if soak.passed else line.append_text(rest)
@@ -81,7 +81,7 @@ def _soaks(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
         )
     if several and phase.opening is not None and phase.opening.at is not None:
         when = Text(_earliest(phase.opening.at, now))
-        yield label("together"), when.append_text(_not_before(phase.opening))
+        yield label("together"), when.append_text(_also_needs(phase.opening))
 
 
 def _soak(soak: Soak, message: str, now: datetime) -> Text:
@@ -98,14 +98,14 @@ def _soak(soak: Soak, message: str, now: datetime) -> Text:
 
 
 def _earliest(at: datetime, now: datetime) -> str:
-    return f"opens {on(at, now)} at the earliest"
+    return f"earliest {on(at, now)}"
 
 
-def _not_before(opening: Opening) -> Text:
+def _also_needs(opening: Opening) -> Text:
     names = [plain(name) for name in opening.waits_for]
     if not names:
         return Text()
-    return Text(f", and not before {listed(names)} {'passes' if len(names) == 1 else 'pass'}")
+    return Text(f"; also needs: {listed(names)}")
 
 
 def _wrong(verdicts: Iterable[Verdict]) -> Iterator[Line]:

@@ -83,7 +83,7 @@ def test_a_soak_says_how_far_it_is_and_what_else_is_wanted() -> None:
     soaks = (make_soak(),)
     checks = (make_verdict("soak"), make_verdict("quiet", "1 row"))
     said = sentence(make_phase(soaks=soaks, checks=checks, opening=Opening(NOW + 3 * DAY, ("quiet",))))
-    assert "3.2 of 7 days, opens Nov 23 10:00 at the earliest, and not before quiet passes" in said
+    assert "3.2 of 7 days, earliest Nov 23 10:00; also needs: quiet" in said
     assert "failed quiet: 1 row" in said
     assert "failed soak" not in said, "its line says it"
 
@@ -93,19 +93,19 @@ def test_several_soaks_open_together() -> None:
     checks = (make_verdict("soak"), make_verdict("longer"))
     said = sentence(make_phase(soaks=soaks, checks=checks, opening=Opening(NOW + 9 * DAY, ())))
     assert "longer: " in said
-    assert said.count("at the earliest") == 3
-    assert "together opens Nov 29 10:00 at the earliest" in said
+    assert said.count("earliest ") == 3
+    assert "together earliest Nov 29 10:00" in said
 
 
 @pytest.mark.parametrize(
     ("soak", "said"),
     [
-        (make_soak(days=None, waits=7 * DAY), "0 of 7 days: nothing recorded yet, opens Nov 27 10:00"),
-        (make_soak(days=9.0, since=None, waits=7 * DAY), "0 of 7 days: a long gap, opens Nov 27 10:00"),
+        (make_soak(days=None, waits=7 * DAY), "0 of 7 days: nothing recorded yet, earliest Nov 27 10:00"),
+        (make_soak(days=9.0, since=None, waits=7 * DAY), "0 of 7 days: a long gap, earliest Nov 27 10:00"),
         (make_soak(days=9.0, since=None, waits=None), "0 of 7 days: a long gap"),
         (make_soak(days=9.96, passed=True, waits=None), "9.9 of 7 days"),
         (make_soak(days=6.99), "6.9 of 7 days"),
-        (make_soak(ends_next=True), "at the earliest; orders/one is closed now"),
+        (make_soak(ends_next=True), "; orders/one is closed now"),
     ],
 )
 def test_what_a_soak_says(soak: Soak, said: str) -> None:
