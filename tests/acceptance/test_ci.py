@@ -116,7 +116,7 @@ def test_what_an_input_holds_is_never_run(action: Installed, tmp_path: Path) -> 
     assert not trap.exists()
 
 
-def test_an_older_python_is_told_of_and_nothing_is_installed(checkout: Path, tmp_path: Path) -> None:
+def test_an_older_python_is_reported_and_nothing_is_installed(checkout: Path, tmp_path: Path) -> None:
     old = tmp_path / "python3.10"
     old.write_text("#!/bin/sh\nexit 1\n")
     old.chmod(0o755)

@@ -29,7 +29,7 @@ def pipestate(directory: Path, *arguments: str, **environment: str) -> Done:
 
 
 def refused(directory: Path, *arguments: str, **environment: str) -> str:
-    """Run it, see that it is wrong usage, told in one sentence, and return that."""
+    """Run it, see that it is wrong usage, explained in one sentence, and return that."""
     done = pipestate(directory, *arguments, **environment)
     assert (done.returncode, done.stdout) == (2, ""), done.stdout + done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr

@@ -44,7 +44,9 @@ def test_an_edited_revision_closes_the_gate_that_its_rehearsal_had_opened(
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     comment = project.read("comment.md")
     assert comment.startswith("### ✅ pipestate rehearse: The longest wait is ")
-    assert re.search(r"\n  order_log  1 row, [^`]* bounded \(tried: it gave up after\s+\d+ ms\)", comment)
+    assert re.search(
+        r"\n  order_log  1 row, [^`]* the request gives up \(tried: it gave up after\s+\d+ ms\)", comment
+    )
     assert project.pipestate("gate", "shop/ready", "--json").returncode == 0
     assert "c3, d4: longest wait " in project.pipestate("history", "--event", "rehearsal").stdout
     kept = pg.rows("SELECT kind, bounded, scale, tables ->> 'order_log' FROM pipestate.rehearsal")

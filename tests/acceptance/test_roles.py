@@ -116,7 +116,7 @@ def test_the_operator_can_reconcile_and_cannot_touch_the_rest(
             operator.run(statement)
 
 
-def test_the_query_that_needs_session_replication_role_tells_who_may(
+def test_the_query_for_session_replication_role_tells_who_may(
     pg_legacy: Migrations, make_role: MakeRole
 ) -> None:
     pg_legacy.upgrade("0002")

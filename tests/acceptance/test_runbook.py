@@ -43,7 +43,7 @@ def test_a_page_and_its_variants_are_one_runbook(books: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "1 runbook, 0 findings\n")
 
 
-def test_a_fault_beside_the_page_is_told_with_its_file_and_line(books: Path) -> None:
+def test_a_fault_beside_the_page_is_reported_with_its_file_and_line(books: Path) -> None:
     (books / "orders.sqlite.md").write_text("## Phase: one\n\n```sql\n-- check: d\nSELECT 0 AS x;\n```\n")
     for name in ("orders.md", "orders.sqlite.md"):
         done = pipestate("runbook", "lint", f"runbooks/{name}", cwd=books.parent)

@@ -197,7 +197,7 @@ def test_wrong_input_is_one_sentence_and_nothing_is_written(
     assert files(stock) == before
 
 
-def test_a_project_without_a_page_is_told_what_writes_one(empty: Path) -> None:
+def test_a_project_without_a_page_names_what_writes_one(empty: Path) -> None:
     url = ("--database-url", f"sqlite:///{empty / 'app.sqlite'}")
     config = ("--config", f"{empty}/alembic.ini")
     for command in (["verify", *url], ["gate", "ready", *url], ["runbook", "lint"]):

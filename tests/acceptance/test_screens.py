@@ -154,7 +154,7 @@ def as_typed(arguments: Sequence[str], columns: int) -> Typed:
     return Typed(arguments, columns)
 
 
-def test_every_kept_screen_is_still_asked_for() -> None:
+def test_every_kept_screen_is_still_used() -> None:
     by_others = ["rehearse"]  # tests/unit/render/test_rehearse.py
     names = {f"{name}-{columns}.txt" for name in [*SCREEN_COMMANDS, *by_others] for columns in WIDTHS}
     assert {path.name for path in SCREENS.glob("*.txt")} == names

@@ -80,10 +80,10 @@ def test_what_came_before_the_gate_stays_where_one_transaction_holds_a_run(proje
     assert project.database.rows("SELECT to_regclass('old_orders')") == [(None,)]
     done = project.pipestate("upgrade", "--hold", "--json")
     assert done.returncode == 1, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["before"], told["after"], told["applied"]) == (None, "b2", ["a1", "b2"])
-    assert [(each["revision"], each["gate"]) for each in told["waiting"]] == [("c3", "orders/ready")]
-    assert told["held"] == [{"revision": "c3", "gated": True}, {"revision": "d4", "gated": False}]
+    reported = json.loads(done.stdout)
+    assert (reported["before"], reported["after"], reported["applied"]) == (None, "b2", ["a1", "b2"])
+    assert [(each["revision"], each["gate"]) for each in reported["waiting"]] == [("c3", "orders/ready")]
+    assert reported["held"] == [{"revision": "c3", "gated": True}, {"revision": "d4", "gated": False}]
     assert version(project.database) == "b2"
 
 

@@ -26,7 +26,7 @@ from support.servers import Database, Postgres
 WIDTHS = (420, 820, 1280, 1920)
 PHONE, DESKTOP = WIDTHS[0], WIDTHS[2]
 A4 = 718  # between its margins
-LOOKS = [(width, scheme) for width in WIDTHS for scheme in ("light", "dark")]
+APPEARANCES = [(width, scheme) for width in WIDTHS for scheme in ("light", "dark")]
 NAMES = ("scene", "weeks", "long", "hostile", "empty")
 LAYOUT = (Path(__file__).parent / "layout.js").read_text(encoding="utf-8")
 AXE = Path(os.environ.get("PIPESTATE_AXE", "build/axe.min.js"))
@@ -111,9 +111,9 @@ def opened(page: Page, address: str, width: int = DESKTOP, scheme: str = "light"
 def test_the_browser_has_nothing_to_say_and_needs_nothing_else(
     page: Page, reports: dict[str, str], name: str
 ) -> None:
-    for width, scheme in LOOKS:
+    for width, scheme in APPEARANCES:
         opened(page, reports[name], width, scheme)
-        assert [each for each in page.told if each[0] in SILENT] == []
+        assert [each for each in page.reported if each[0] in SILENT] == []
         requested = [each["request"]["url"] for each in page.heard("Network.requestWillBeSent")]
         assert [url for url in requested if not url.startswith("data:")] == [reports[name]]
 
@@ -226,7 +226,7 @@ def test_print_shows_what_is_folded_and_leaves_the_menu_out(page: Page, reports:
     assert len(page.call("Page.printToPDF")["data"]) > 100_000
 
 
-@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+@pytest.mark.parametrize(("width", "scheme"), APPEARANCES)
 def test_pictures_are_there_to_be_viewed(
     page: Page, reports: dict[str, str], stages: dict[str, str], width: int, scheme: str
 ) -> None:

@@ -77,13 +77,13 @@ def refused_drop(world: World) -> Case:
 def _command(world: World, argv: list[str]) -> Case:
     database = world.postgres.copy_of("expanded and guarded", _fill_guarded)
 
-    def look() -> Rows:
+    def read() -> Rows:
         return {
             "sites": database.rows("SELECT count(*) FROM sites"),
             "jobs": database.rows("SELECT count(*) FROM jobs"),
         }
 
-    return Case(argv, ROOT, {"PIPESTATE_DATABASE_URL": database.text}, look, look(), [database])
+    return Case(argv, ROOT, {"PIPESTATE_DATABASE_URL": database.text}, read, read(), [database])
 
 
 def _fill_guarded(database: Database) -> None:
@@ -220,7 +220,7 @@ def try_command(name: str, case: Case, pooler: Pooler, figures: Figures) -> None
         code, said = _run(case)
     if code not in CODES.get(name, (0,)):
         figures.wrong.append(f"{where}: exit {code}: {said[-800:]}")
-    elif found := differences(case.wanted, case.look()):
+    elif found := differences(case.wanted, case.read()):
         figures.wrong.append(f"{where}: {found}")
 
 
@@ -235,7 +235,7 @@ def two_at_once(world: World, pooler: Pooler, figures: Figures) -> None:
     codes = [program.returncode for program in programs]
     if codes != [0, 0] or not any("another migration is running" in said for said in printed):
         figures.wrong.append(f"two upgrades at once: exit {codes}: {printed}")
-    elif found := differences(case.wanted, case.look()):
+    elif found := differences(case.wanted, case.read()):
         figures.wrong.append(f"two upgrades at once: {found}")
     world.postgres.drop(database)
 

@@ -79,12 +79,12 @@ class Rehearsal:
 
     def complaints(self, struck: Struck) -> list[Complaint]:
         """Look for sessions and copies that stayed, and at the clone: it is as its revision leaves it."""
-        told = [] if self._is_left() else [Complaint("different", "somebody is still on a clone")]
+        reported = [] if self._is_left() else [Complaint("different", "somebody is still on a clone")]
         revision = _revision(self.struck)
         rows, schema = self.world.once(f"waiting at {revision}", lambda: _reference(self.world, revision))
         if dump(self.struck) != schema:
-            told.append(Complaint("different", f"the clone is not as {revision} leaves it"))
-        return told + differences(rows, read_rows(self.struck)) + self._copies(struck)
+            reported.append(Complaint("different", f"the clone is not as {revision} leaves it"))
+        return reported + differences(rows, read_rows(self.struck)) + self._copies(struck)
 
     def _copies(self, struck: Struck) -> list[Complaint]:
         """Drop the copies that stayed; whoever was not killed must have said their names (docs/explanation/limits.md)."""

@@ -47,12 +47,12 @@ def own_backfill(world: World) -> Case:
     database = world.postgres.copy_of("orders", lambda each: _fill_orders(root, each))
     argv = ["pipestate", "backfill", "orders/state", "--batch-size", "100"]
 
-    def look() -> Rows:
+    def read() -> Rows:
         """An order stands there as often as it was updated."""
         return {"orders": database.rows("SELECT id FROM orders, generate_series(1, times)")}
 
     wanted = {"orders": [(number,) for number in range(1, 10_001)]}
-    return Case(argv, root, {"DATABASE_URL": database.text}, look, wanted, [database])
+    return Case(argv, root, {"DATABASE_URL": database.text}, read, wanted, [database])
 
 
 def shipped_backfill(world: World) -> Case:
@@ -96,7 +96,7 @@ def queues_clear(world: World) -> Case:
     cleared = Cleared.lay_out(world)
     argv = ["pipestate", "queues", "clear", "--shipped", "--export", str(cleared.file)]
     variables = {"REDIS_URL": world.redis_server.url}
-    return Case(argv, cleared.file.parent, variables, cleared.look, {"restored": cleared.before})
+    return Case(argv, cleared.file.parent, variables, cleared.read, {"restored": cleared.before})
 
 
 SUBJECTS: dict[str, Subject] = {
@@ -118,12 +118,12 @@ def _migration(database: Database, arguments: Sequence[str], wanted: Rows) -> Ca
     """Migrate the old world: its rows are there or archived as before, and each step is recorded once."""
     archived = arguments == ["upgrade", "head"]
 
-    def look() -> Rows:
+    def read() -> Rows:
         rows = archived_legacy(database) if archived else everything_legacy(database)
         return {**rows, "ledger": database.rows(LEDGER)}
 
     variables = {"PIPESTATE_DATABASE_URL": database.text}
-    return Case(["alembic", *arguments], ROOT, variables, look, wanted, [database], schema=database)
+    return Case(["alembic", *arguments], ROOT, variables, read, wanted, [database], schema=database)
 
 
 def _fill_ready(database: Database) -> None:

@@ -475,7 +475,7 @@ END $pipestate$;
 DO $pipestate$
 DECLARE
   path_before text := pg_catalog.current_setting('search_path');
-  stranger record;
+  other_owner record;
   todo text;
 BEGIN
   PERFORM pg_catalog.set_config('search_path', 'pg_catalog', true);
@@ -484,7 +484,7 @@ BEGIN
       'the role pipestate has "$user" on its search_path, so the schema pipestate would stand before public '
       'for it: connect as another role, or ALTER ROLE pipestate SET search_path = public';
   END IF;
-  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
     FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
     FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
@@ -503,9 +503,9 @@ BEGIN
         CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
                  pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)) AND pg_catalog.pg_has_role(o.owner, 'USAGE'::text)) LIMIT 1;
-  IF stranger.what IS NOT NULL THEN
+  IF other_owner.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner.what, other_owner.owner, other_owner.me);
   END IF;
   IF to_regnamespace('pipestate') IS NULL THEN
     CREATE SCHEMA pipestate;

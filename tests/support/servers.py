@@ -193,7 +193,7 @@ class Borrowed(Database):
     @contextmanager
     def reader(self) -> Iterator[Connection]:
         """Look as a gate does under its lock, inside of the transaction."""
-        with engine_of(self.connection).look(self.connection):
+        with engine_of(self.connection).read_only_session(self.connection):
             yield self.connection
 
 

@@ -325,7 +325,7 @@ def test_a_package_has_one_protocol_for_its_engines() -> None:
 # --- What others may import -------------------------------------------------------------------------
 
 
-def test_every_setting_of_a_look_is_documented() -> None:
+def test_every_setting_of_a_read_only_session_is_documented() -> None:
     page = find_page("postgresql.md").read_text(encoding="utf-8").partition("Whatever reads")[2]
     rows = re.findall(r"^\| (`.*?) \|", page.partition("\n## ")[0], re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}

@@ -143,13 +143,13 @@ def backfill(
 
 def named(to: Target, name: str | None) -> "Found":
     """Find the backfill; without a name, list those available."""
-    from pipestate.backfill.source import every_backfill, find_backfill, told
+    from pipestate.backfill.source import every_backfill, find_backfill, list_known
     from pipestate.runbook.files import every_runbook, runbooks_at
 
     if name is None:
         known = every_backfill(every_runbook(to.project.runbooks))
         example = known[0] if known else "orders/state"
-        raise ConfigError(f"name a backfill, as pipestate backfill {example}; {told(known)}")
+        raise ConfigError(f"name a backfill, as pipestate backfill {example}; {list_known(known)}")
     return find_backfill(name, runbooks_at(name, to.project.runbooks), to.url.get_backend_name())
 
 

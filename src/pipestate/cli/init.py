@@ -200,7 +200,7 @@ def eject(
 def draft_eject_of(to: Target, connection: "Connection") -> "tuple[list[Draft], bool]":
     """Draft the files without pipestate, and tell whether the database has a ledger."""
     from pipestate.database.connections import engine_of
-    from pipestate.ledger.state import look
+    from pipestate.ledger.state import read_ledger_state
     from pipestate.migration.purge import known_columns, require_nothing_hidden
     from pipestate.project.scaffold.eject import draft_eject
 
@@ -208,7 +208,7 @@ def draft_eject_of(to: Target, connection: "Connection") -> "tuple[list[Draft], 
     require_nothing_hidden(connection, restore, to.calls.pipestate("purge --older-than 0m"))
     known = known_columns(connection)
     drafts = draft_eject(to.project, to.migrations, known, server=not engine_of(connection).IS_FILE)
-    return drafts, look(connection).installed
+    return drafts, read_ledger_state(connection).installed
 
 
 def counts_statements(project: Project, dropped: "Dropped") -> bool | None:

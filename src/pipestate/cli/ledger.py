@@ -220,7 +220,7 @@ def prune(
             return
         for old in found:
             say(f"{old.table}: {many(old.rows, 'row')}")
-            if old.looked_back_on:
+            if old.is_read_back:
                 say(f"checks on pipestate.observed will see no further back than {older_than}", err=True)
         if not yes:
             typer.confirm("Delete this for good?", abort=True, err=True)

@@ -22,7 +22,7 @@ from pipestate.cli.options import (
 )
 from pipestate.cli.output import Format, dumped, put, say, show, stopwatch
 from pipestate.core.errors import ConfigError, PipestateError
-from pipestate.database.interrupt import Interrupted, telling
+from pipestate.database.interrupt import Interrupted, explain_interrupt
 from pipestate.database.urls import shown
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def evaluate_until_open(evaluate: Callable[[], "Report"], phase: str, wait: str)
     from pipestate.verify.wait import wait_for_opening
 
     patience = parse_age(wait, option="--wait", units="dhms")
-    with telling(lambda: f"{phase} had not opened yet"):
+    with explain_interrupt(lambda: f"{phase} had not opened yet"):
         return wait_for_opening(
             evaluate, patience.total_seconds(), lambda missing: say(f"{phase}: {missing}", err=True)
         )

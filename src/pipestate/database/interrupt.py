@@ -33,7 +33,7 @@ class Interrupted(PipestateError):
 
 
 @contextmanager
-def telling(done: Callable[[], str]) -> Iterator[None]:
+def explain_interrupt(done: Callable[[], str]) -> Iterator[None]:
     """Translate Ctrl-C into Interrupted, with a description of the work done."""
     try:
         yield
@@ -91,15 +91,15 @@ def _hear(number: int, frame: FrameType | None) -> None:
 def _wait(connection: Any) -> None:
     """Wait for the server like psycopg2; on Ctrl-C cancel the query, and leave after the server's answer."""
     try:
-        _leave_when_told()
+        _leave_if_interrupted()
         while not _is_ready(connection):
-            _leave_when_told()
+            _leave_if_interrupted()
     except KeyboardInterrupt:
         _cancel(connection)
         raise
 
 
-def _leave_when_told() -> None:
+def _leave_if_interrupted() -> None:
     """Raise KeyboardInterrupt after a noted Ctrl-C; in other threads, after the common stop flag."""
     is_main = threading.current_thread() is threading.main_thread()
     if _INTERRUPTED.is_set() if is_main else is_stopped():

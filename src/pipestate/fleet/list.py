@@ -160,7 +160,7 @@ def _listed(lines: Sequence[Line], timeout_s: float, jobs: int) -> list[list[Ten
     """Resolve each line, in order; only lines with a query connect to a server."""
     found: dict[str, list[Tenant] | Unlisted] = {}
 
-    def look(line: Line) -> tuple[str, list[Tenant] | Unlisted]:
+    def read_line(line: Line) -> tuple[str, list[Tenant] | Unlisted]:
         try:
             return line.source, _of_line(line, timeout_s)
         except PipestateError as error:
@@ -169,7 +169,7 @@ def _listed(lines: Sequence[Line], timeout_s: float, jobs: int) -> list[list[Ten
             said = Unreachable(without_secrets(f"{type(error).__name__}: {error}", line.url))
         return line.source, Unlisted(line.name or shown(line.url), line.url, line.source, said)
 
-    if not survey(lines, look, jobs, lambda answer: found.update([answer])):
+    if not survey(lines, read_line, jobs, lambda answer: found.update([answer])):
         raise Interrupted("interrupted while listing databases: none was checked")
     return [found[line.source] for line in lines]
 

@@ -31,7 +31,7 @@ from pipestate.fleet.list import Tenant, Tenants, survey
 from pipestate.fleet.run import Fleet, OnAnswer, Wave, tally
 from pipestate.fleet.worker import Workers
 from pipestate.ledger.record import record_schema
-from pipestate.ledger.state import look
+from pipestate.ledger.state import read_ledger_state
 from pipestate.project.find import Project
 from pipestate.project.graph import find_targets
 from pipestate.project.phases import locate_runbooks
@@ -226,7 +226,7 @@ class _WaveRun:
         for url in urls:
             try:
                 with db.writer(url) as connection:
-                    state = look(connection)
+                    state = read_ledger_state(connection)
                     if state.installed and not state.missing:
                         record_schema(connection, " ".join(sorted(self.how.wanted)))
             except PipestateError as error:

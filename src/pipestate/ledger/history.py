@@ -172,7 +172,7 @@ def _what_was_found(row: Any) -> str:
     if row.kind == COMPAT:
         return f"{row.broken} of {many(row.statements, 'statement')} would break, {row.changed} return other columns"
     if row.longest_wait_ms is not None:
-        return f"longest wait {row.longest_wait_ms:.0f} ms{'' if row.bounded else ', not bounded'}"
+        return f"longest wait {row.longest_wait_ms:.0f} ms{'' if row.bounded else ' (a lock request may never give up)'}"
     return "waits not known for so many rows" if row.scale is None else "failed"
 
 

@@ -157,7 +157,7 @@ FROM pipestate.backfill_progress p
 WHERE p.id = (SELECT max(latest.id) FROM pipestate.backfill_progress latest
               WHERE latest.runbook = p.runbook AND latest.name = p.name);
 
--- The newest rehearsal of each revision, of those whose files are all as they are today. The look says which they
+-- The newest rehearsal of each revision, of those whose files are all as they are today. The session says which they
 -- are, in the setting `pipestate.files`; where nobody has said it, the view is empty.
 CREATE OR REPLACE VIEW pipestate.rehearsed AS
 SELECT DISTINCT ON (f.revision)

@@ -124,7 +124,7 @@ def create_table(table: sa.Table, *indexes: Index) -> None:
 
 
 def drop_table(name: str) -> None:
-    """Drop an empty table of the migrations; archive one with rows, so that it can be restored."""
+    """Drop an empty table that the migrations created; archive one with rows, so that it can be restored."""
     require_gate(f"drop_table({name!r})", name)
     engine().drop_table(name)
 

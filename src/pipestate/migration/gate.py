@@ -11,7 +11,7 @@ scripts. Online:
 2. The first pass is recorded in the ledger, before the migration waits for the lock.
 3. Second pass, under the lock: the checks that a late write could change; the whole phase if the tables were
    empty in the first pass and hold rows now.
-4. The mark is set. The ledger records a second pass that was forced or is the only one.
+4. The token is set. The ledger records a second pass that was forced or is the only one.
 
 On PostgreSQL the server does this (`server/*.sql`), on SQLite Python (`sqlite/gate.py`). The gate never
 commits.
@@ -49,7 +49,7 @@ from pipestate.migration.request import (
     Tables,
     force_reason,
     inside,
-    note_mark,
+    note_token,
     read_request,
     reason_for,
     running_revision,
@@ -148,7 +148,7 @@ def evaluate_in_python(request: GateRequest, checks: Sequence[SelectedCheck]) ->
     """Evaluate checks on the connection of the migration, read-only, as `pipestate verify` does."""
     connection = op.get_bind()
     started = datetime.now(UTC), time.perf_counter()
-    with db.engine_of(connection).look(connection):
+    with db.engine_of(connection).read_only_session(connection):
         timeout_s = timeout_of(op.get_context().config)
         verdicts = [run_check(connection, each, timeout_s) for each in checks]
     return report_of(request, verdicts, started)
@@ -165,7 +165,7 @@ def failed_rows(check: Check) -> QueryResult:
     if query is None:
         return NOTHING
     try:
-        with db.engine_of(connection).look(connection):
+        with db.engine_of(connection).read_only_session(connection):
             return read(connection, query, timeout_of(op.get_context().config), most=EVIDENCE_ROWS)
     except QueryFailed as error:
         return QueryResult(("error",), ((str(error),),), 1)
@@ -188,7 +188,7 @@ def gate(
     revision: str | None = None,
     lock_also: str | None = None,
 ) -> Iterator[None]:
-    """Run the body only while the phase's gate is open.
+    """Run the gated code only while the phase's gate is open.
 
     `recheck` names the checks that a late write could change; they are evaluated again under the lock. By
     default these are the blocking checks that read a locked table. `must_pass` names checks and sign-offs that
@@ -224,7 +224,7 @@ def gate(
 
 
 def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -> None:
-    """Evaluate these checks of a phase now, without a lock or a mark; raise GateClosed if one fails."""
+    """Evaluate these checks of a phase now, without a lock or a token; raise GateClosed if one fails."""
     context = op.get_context()
     with _errors_as_sentences(context):
         if context.as_sql:
@@ -257,7 +257,7 @@ def _pass_gate(request: GateRequest, tables: Tables) -> None:
         is_reported = report is not None and _is_closed(report)
         reason = _decide(request, late, is_reported=is_reported)
         engine.finish_gate(request, late, None if is_reported else reason, whole=report is None)
-    note_mark(request.revision, tables.names if report is None and late is None else ())
+    note_token(request.revision, tables.names if report is None and late is None else ())
 
 
 def _decide(request: GateRequest, report: Report, *, is_reported: bool = False) -> str | None:
@@ -330,7 +330,7 @@ def _refuse_autocommit(context: MigrationContext, revision: str) -> None:
 def _watch_others(context: MigrationContext, request: GateRequest, lock: Sequence[str]) -> Callable[[], None]:
     """Return a function that refuses losses of tables that the gate has not locked.
 
-    It also runs when the version is written, for statements behind the gate's body. A script checks after each of them.
+    It also runs when the version is written, for statements behind the gated code. A script checks after each of them.
     """
     is_forced = force_reason(request.name) is not None or not read_settings(context.config).enforce
     if context.as_sql or is_forced:

@@ -2,7 +2,7 @@
 
 1. One migration at a time: the lock is taken before Alembic reads the version table.
 2. `opens` of a runbook is enforced: a revision that a phase opens must pass that gate. Its file is read
-   before the step; the mark of the passed gate is compared after it, in the step's transaction. A script must
+   before the step; the token of the passed gate is compared after it, in the step's transaction. A script must
    contain the gate.
 3. The ledger, if there is one, records every applied or reverted revision, and every stamp. If the record
    cannot be written, the revision is refused.
@@ -43,7 +43,7 @@ from pipestate.migration.engine import ENGINES, migration_engine_of
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.losses import guarded_run
 from pipestate.migration.recording import record, record_at_end_of_script, record_run
-from pipestate.migration.request import has_passed, is_marked, runbooks_of
+from pipestate.migration.request import has_passed, has_token, runbooks_of
 from pipestate.migration.run import describe_undo, read_without_values, run_of
 from pipestate.project.find import Calls
 from pipestate.project.revision_files import has_gate_of, read_gates
@@ -292,11 +292,11 @@ class RequiredGates:
         """Refuse a revision unless it has passed each of its gates in this step."""
         script = migration.script.get_revision(revision) if migration.script is not None else None
         opened = self._gates_of(script) if script is not None else []
-        marked = not opened or is_marked(revision)
+        passed = not opened or has_token(revision)
         gates = ", ".join(
             f"{runbook.name}/{phase.name}"
             for runbook, phase in opened
-            if not marked or not has_passed(migration, runbook, phase)
+            if not passed or not has_passed(migration, runbook, phase)
         )
         if gates:
             ran = "would run, by this script," if migration.as_sql else "ran"

@@ -53,7 +53,7 @@ class MigrationRun:
     committed: list[str] = field(default_factory=list)  # statements of this revision that stay
     is_autocommit: bool = False  # each statement commits by itself
     passed_gates: set[str] = field(default_factory=set)
-    marked: str | None = None  # the last revision that passed its gate
+    token: str | None = None  # the last revision that passed its gate
     empty_tables: set[str] = field(
         default_factory=set
     )  # tables of gates that were not evaluated: these are empty
@@ -62,7 +62,7 @@ class MigrationRun:
     compared_functions: str | None = None  # the revision that has compared the server's functions
     written_functions: tuple[str, frozenset[str]] = ("", frozenset())  # into a script without a ledger
     has_script_functions: bool = False  # the guard's, at the head of a script
-    gate_body: tuple[str, tuple[str, ...]] | None = None  # inside a gate: its revision, its locked tables
+    gated_code: tuple[str, tuple[str, ...]] | None = None  # inside a gate: its revision, its locked tables
     dropped: tuple[str, list[dict[str, Any]], str | None] | None = None  # revision, objects, reason
 
 

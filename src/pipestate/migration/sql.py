@@ -118,7 +118,7 @@ def emit(statement: str) -> None:
 def write_plain(text: str) -> None:
     """Write a line of a script that is a comment or command, or a statement with its own condition.
 
-    Other statements use Alembic's `static_output`, which a gate replaces so that each requires its mark.
+    Other statements use Alembic's `static_output`, which a gate replaces so that each requires its token.
     """
     context = op.get_context()
     output = run_of(context).output
@@ -191,7 +191,7 @@ def filled(message: str, values: dict[str, str]) -> str:
 
 
 # Parts: the statements between two autocommit blocks. A psql that continues after errors may run a script. So
-# each transaction of a revision sets a mark that a rollback removes, and all later statements require it.
+# each transaction of a revision sets a token that a rollback removes, and all later statements require it.
 
 
 @contextmanager

@@ -24,7 +24,7 @@ PAUSE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """The revisions in the version table (None if it is missing), and the pending revisions of the migrations."""
+    """The revisions in the version table (None if it is missing), and the pending revisions."""
 
     stored: tuple[str, ...] | None
     missing: tuple[str, ...]
@@ -96,7 +96,7 @@ def wait_until_ready(
 
     An unreachable database is retried. If it is still unreachable at the end, Unreachable is raised.
     """
-    end, told = clock() + patience_s, ""
+    end, last = clock() + patience_s, ""
     while True:
         found: Readiness | Unreachable
         try:
@@ -107,9 +107,9 @@ def wait_until_ready(
         if (isinstance(found, Readiness) and found.ok) or left <= 0:
             break
         said = found.sentence if isinstance(found, Readiness) else str(found)
-        if said != told:
+        if said != last:
             tell(f"waiting: {said}")
-            told = said
+            last = said
         sleep(min(left, PAUSE_S * random.uniform(0.5, 1.5)))
     if isinstance(found, Unreachable):
         raise found

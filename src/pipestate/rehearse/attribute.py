@@ -140,10 +140,10 @@ def _revisions(
 def _gates(outcomes: Sequence[GateOutcome]) -> Iterator[GateOutcome]:
     """Merge the evaluations of each gate: one closed evaluation makes it closed."""
     for name in dict.fromkeys(each.gate for each in outcomes):
-        looks = [each for each in outcomes if each.gate == name]
-        worst = next((each.state for each in looks if each.state != "open"), "open")
-        failing = dict.fromkeys(check for each in looks for check in each.failing)
-        yield GateOutcome(looks[0].revision, name, worst, tuple(failing))
+        evaluations = [each for each in outcomes if each.gate == name]
+        worst = next((each.state for each in evaluations if each.state != "open"), "open")
+        failing = dict.fromkeys(check for each in evaluations for check in each.failing)
+        yield GateOutcome(evaluations[0].revision, name, worst, tuple(failing))
 
 
 def _assigned(waits: Iterable[Wait], holds: Sequence[HeldLock]) -> Iterator[tuple[Wait, HeldLock]]:

@@ -2,8 +2,8 @@
 
 1. A scratch copy of the clone is made before the clone is migrated; the second run uses it.
 2. Before each revision the child waits until its tables are read: those on which it requests ACCESS EXCLUSIVE.
-3. Every 10 ms `pg_locks` shows which requests wait for a reader. A request that gives up within two seconds is
-   bounded. After two seconds the reader ends, and the upgrade continues.
+3. Every 10 ms `pg_locks` shows which requests wait for a reader. Some give up within two
+   seconds. After that the reader ends, and the upgrade continues.
 """
 
 import re
@@ -260,7 +260,7 @@ def _unseen(encounter: LockEncounter, table: Table) -> TableImpact:
     return TableImpact(
         *(encounter.revision, table.name, table.rows, table.bytes, (STRONGEST,)),
         taken_by=encounter.by,
-        unbounded=not timeout,
+        never_gives_up=not timeout,
         lock_timeout_ms=timeout,
         encounter=encounter,
     )

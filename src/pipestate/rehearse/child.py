@@ -95,7 +95,7 @@ class Recorder:
         return followed
 
     def begin(self, step: RevisionStep) -> None:
-        """Report that a revision begins, and wait for the parent if told to."""
+        """Report that a revision begins, and wait for the parent if it wants that."""
         script: Any = step.revision
         self.revision, self._path = str(script.revision), near(str(script.path), self.root)
         self.tell("revision", revision=self.revision, path=self._path, at=time.monotonic())

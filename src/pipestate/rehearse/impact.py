@@ -65,7 +65,7 @@ class TableImpact:
     rewritten: bool = False
     taken_by: Statement | None = None
     spent_by: Statement | None = None
-    unbounded: bool = False
+    never_gives_up: bool = False
     lock_timeout_ms: float | None = None
     held_ms: float = 0.0
     writer_ms: float | None = 0.0
@@ -117,7 +117,7 @@ class TableImpact:
         return self.lock_timeout_ms or tried
 
     @property
-    def bounded(self) -> bool | None:
+    def gives_up(self) -> bool | None:
         """Tell whether waiting for ACCESS EXCLUSIVE ends by itself; None if unknown or not requested.
 
         A trial outweighs lock_timeout, unless that is longer than the trial.
@@ -126,7 +126,7 @@ class TableImpact:
             return None
         if self.encounter is not None:
             return self.encounter.gave_up or (self.lock_timeout_ms or 0.0) >= READER_MS
-        return None if self.lock_timeout_ms is None else not self.unbounded
+        return None if self.lock_timeout_ms is None else not self.never_gives_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,9 +212,9 @@ class Rehearsal:
         return tuple(table for table in self.tables if table.scale is None and table.is_in_the_way)
 
     @property
-    def bounded(self) -> bool | None:
+    def gives_up(self) -> bool | None:
         """Tell whether every wait for ACCESS EXCLUSIVE ends by itself; None if one is unknown."""
-        found = [table.bounded for table in self.tables if STRONGEST in table.modes]
+        found = [table.gives_up for table in self.tables if STRONGEST in table.modes]
         return False if False in found else None if None in found else True
 
     @property
@@ -228,13 +228,13 @@ class Rehearsal:
 # Findings: figures over the limit, their causes, and the replacement to write.
 
 WORTH_TELLING = 10  # statements with a smaller fraction of the wait are not listed
-UNBOUNDED = (
+NEVER_GIVES_UP = (
     "requests ACCESS EXCLUSIVE without a lock_timeout: behind one long transaction all later statements wait",
     "pipestate.ddl.lock_tables(...) first: it waits briefly, again and again",
 )
 LONG_TIMEOUT = (
     "requests ACCESS EXCLUSIVE with a lock_timeout above the limit: later statements may wait as long",
-    UNBOUNDED[1],
+    NEVER_GIVES_UP[1],
 )
 CAUSES = (
     (
@@ -330,8 +330,8 @@ def judge(made: Rehearsal, limit_ms: float) -> tuple[LimitFinding, ...]:
 
 
 def _findings(table: TableImpact, limit_ms: float, measurable_ms: float) -> Iterator[LimitFinding]:
-    if table.bounded is False:
-        yield _finding(table, table.taken_by, UNBOUNDED, LimitVerdict.OVER)
+    if table.gives_up is False:
+        yield _finding(table, table.taken_by, NEVER_GIVES_UP, LimitVerdict.OVER)
     elif table.patience_ms > limit_ms:
         yield _finding(table, table.taken_by, LONG_TIMEOUT, LimitVerdict.OVER)
     found = verdict(table.wait_ms * (table.scale or 1.0), limit_ms)

@@ -317,7 +317,7 @@ def as_record(made: Rehearsal, files: Mapping[str, str]) -> "Rehearsed":
         rows=made.rows,
         longest_wait_ms=None if failed or made.beyond else round(made.longest_wait_ms, 1),
         idle_wait_ms=round(made.idle_wait_ms, 1),
-        bounded=None if failed else made.bounded,
+        bounded=None if failed else made.gives_up,
         tables={table.table: table.rows for table in made.tables},
         scale=None if made.beyond else max((table.scale or 1.0 for table in made.tables), default=1.0),
     )

@@ -18,7 +18,7 @@ class GateState:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRevision:
-    """A revision of the migrations, and the gates before it."""
+    """A revision, and the gates before it."""
 
     revision: str
     title: str
@@ -33,7 +33,7 @@ class PlannedRevision:
 
 @dataclass(frozen=True, slots=True)
 class MigrationPlan:
-    """Every revision of the migrations, and one sentence with the next step."""
+    """Every revision, and one sentence with the next step."""
 
     database: DatabaseInfo
     steps: tuple[PlannedRevision, ...]

@@ -1,4 +1,4 @@
-"""The result of one query: its first rows and the number of all, read in bounded memory.
+"""The result of one query: its first rows and the number of all, read in limited memory.
 
 On PostgreSQL the query runs inside `WITH … AS MATERIALIZED`, under a LIMIT. The server plans it as it stands, with
 parallel workers, and stops after the rows that are shown. If there are more, a second query counts them. SQLite's

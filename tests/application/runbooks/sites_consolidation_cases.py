@@ -170,24 +170,24 @@ BACKFILL = (
     ),
     case(
         "backfill/deferred-coordinators",
-        "the last look was too long ago",
+        "the last check was too long ago",
         "UPDATE pipestate.observation SET observed_at = <61 minutes ago> WHERE name = 'deferred_coordinators'",
     ),
     case(
         "backfill/deferred-coordinators",
-        "nobody has looked",
+        "nobody has checked",
         "DELETE FROM pipestate.observation WHERE name = 'deferred_coordinators'",
         shows=None,  # its evidence are observations, and there is none
     ),
     case("backfill/failed-ocr-jobs", "there are some", observation("failed_ocr_jobs", 1, "1 minutes ago")),
     case(
         "backfill/failed-ocr-jobs",
-        "the last look was too long ago",
+        "the last check was too long ago",
         "UPDATE pipestate.observation SET observed_at = <61 minutes ago> WHERE name = 'failed_ocr_jobs'",
     ),
     case(
         "backfill/failed-ocr-jobs",
-        "nobody has looked",
+        "nobody has checked",
         "DELETE FROM pipestate.observation WHERE name = 'failed_ocr_jobs'",
         shows=None,  # its evidence are observations, and there is none
     ),

@@ -95,7 +95,9 @@ def test_an_adopted_table_is_not_ready_while_its_keys_are_random(postgres: Postg
     postgres.drop(database)
 
 
-def test_a_job_that_never_reached_the_queue_is_told_from_one_without_results(healthy: Database) -> None:
+def test_a_job_that_never_reached_the_queue_is_distinguished_from_one_without_results(
+    healthy: Database,
+) -> None:
     run_timed(
         healthy,
         add_job(21, 70),

@@ -101,7 +101,7 @@ def test_the_rollback_is_verified_by_its_own_gate(ready: Database) -> None:
     assert "last_deployed" in pipestate(ready, "gate", ROLLBACK).stdout
 
 
-def test_an_application_that_never_had_a_column_is_not_told_to_restore_it(migrations: Migrations) -> None:
+def test_an_application_that_never_had_a_column_is_not_advised_to_restore_it(migrations: Migrations) -> None:
     """Before the contract the phase is part of every `verify` at 0005."""
     migrations.upgrade("0005")
     migrations.database.run("ALTER TABLE sites DROP COLUMN last_deployed")

@@ -56,7 +56,7 @@ def written(database: Database, phase: str) -> str:
 
 def both(database: Database, sql: str) -> tuple[Found, Found]:
     """Read both in one statement, for which time stands still."""
-    query = f"SELECT * FROM ({WHOLE_DIARY}) AS whole, ({sql}) AS bounded"
+    query = f"SELECT * FROM ({WHOLE_DIARY}) AS whole, ({sql}) AS limited"
     (row,) = database.rows(ledger_names(query) if dialect(database) == "sqlite" else query)
     numbers = tuple(None if value is None else float(str(value)) for value in row)
     return numbers[:3], numbers[3:]  # type: ignore[return-value]
@@ -98,10 +98,10 @@ def test_it_gives_the_verdict_that_the_whole_diary_would(ledger: Database) -> No
     for number in range(DIARIES):
         write_diary(ledger, random)
         for phase, hours in HOURS.items():
-            whole, bounded = both(ledger, written(ledger, phase))
-            assert passes(whole, hours) == passes(bounded, hours), (number, phase, whole, bounded)
-            if whole[0] == bounded[0] == 4:
-                assert (whole[1], min(whole[2] or 0, hours)) == (bounded[1], min(bounded[2] or 0, hours))
+            whole, limited = both(ledger, written(ledger, phase))
+            assert passes(whole, hours) == passes(limited, hours), (number, phase, whole, limited)
+            if whole[0] == limited[0] == 4:
+                assert (whole[1], min(whole[2] or 0, hours)) == (limited[1], min(limited[2] or 0, hours))
             seen.add((phase, passes(whole, hours)))
     assert len(seen) == 4, "both verdicts of both phases were among the diaries"
 

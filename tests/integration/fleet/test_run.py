@@ -26,7 +26,7 @@ def by_name(groups: tuple[Group, ...]) -> dict[tuple[str, ...], Group]:
     return {group.names: group for group in groups}
 
 
-def test_each_state_is_told_and_nobody_stops_the_others(shop: Project, tenants: Tenants) -> None:
+def test_each_state_is_reported_and_nobody_stops_the_others(shop: Project, tenants: Tenants) -> None:
     healthy = tenants.create("b2", APPROVAL)
     lines = [
         f"north = {healthy.text}",
@@ -174,8 +174,8 @@ def test_a_query_names_the_databases(shop: Project, tenants: Tenants) -> None:
 
 
 def test_queries_of_the_list_wait_together(shop: Project, tenants: Tenants) -> None:
-    patient = "CREATE VIEW slow AS SELECT current_database()::text AS name FROM pg_sleep(2)"
-    database = tenants.create("b2", APPROVAL, patient)
+    view = "CREATE VIEW slow AS SELECT current_database()::text AS name FROM pg_sleep(2)"
+    database = tenants.create("b2", APPROVAL, view)
     slow = "databases: SELECT name FROM slow"
     lines = [f"s{number} = {database.text} {slow}" for number in range(4)]
     start = time.monotonic()

@@ -109,7 +109,7 @@ def test_rehearsals_say_what_was_found(ledger: Database) -> None:
     lines = sorted(read(ledger), key=lambda line: line.id)
     assert [(line.kind, line.what) for line in lines] == [
         ("rehearsal", "c3: longest wait 412 ms on clone"),
-        ("rehearsal", "c3: longest wait 3 ms, not bounded on clone"),
+        ("rehearsal", "c3: longest wait 3 ms (a lock request may never give up) on clone"),
         ("rehearsal", "c3: waits not known for so many rows on clone"),
         ("rehearsal", "c3: failed on clone"),
         ("compat", "c3: 2 of 7 statements would break, 1 return other columns on clone"),

@@ -217,7 +217,7 @@ def write_lock(app: App, lock: str) -> None:
     (app.root / "alembic" / "versions" / "b2.py").write_text(SECOND.replace('["old_orders"]', lock))
 
 
-def test_a_gate_that_is_not_told_its_revision_says_how_to_tell_it(app: App) -> None:
+def test_a_gate_without_its_revision_says_how_to_name_it(app: App) -> None:
     at_a1_with_rows(app)
     revision = app.root / "alembic" / "versions" / "b2.py"
     revision.write_text(SECOND.replace(", revision=revision", ""))

@@ -87,7 +87,7 @@ def test_a_prepared_transaction_that_holds_it_is_named() -> None:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait is told of after a moment, and not after seconds."""
+    """A wait is reported after a moment, and not after seconds."""
     monkeypatch.setattr(waiting, "TELL_AFTER_S", 4.0)
 
 
@@ -103,7 +103,7 @@ def wait_in_vain(database: Database, waiter: sa.Connection) -> int:
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("driver", ["psycopg2", "psycopg", "psycopg_async", "asyncpg"])
-def test_a_wait_for_a_lock_is_told_of_once_with_who_holds_it(
+def test_a_wait_for_a_lock_is_reported_once_with_who_holds_it(
     driver: str, pg_legacy: Migrations, capfd: pytest.CaptureFixture[str]
 ) -> None:
     database = pg_legacy.database
@@ -112,9 +112,9 @@ def test_a_wait_for_a_lock_is_told_of_once_with_who_holds_it(
         pid = connected(database, f"postgresql+{driver}", lambda waiter: wait_in_vain(database, waiter))
     finally:
         psycopg2.extensions.set_wait_callback(None)
-    (told,) = [line for line in capfd.readouterr().err.splitlines() if "still waiting" in line]
-    assert told.startswith(f"still waiting for a lock on sites: pid {pid} ")
-    assert "the long report" in told
+    (reported,) = [line for line in capfd.readouterr().err.splitlines() if "still waiting" in line]
+    assert reported.startswith(f"still waiting for a lock on sites: pid {pid} ")
+    assert "the long report" in reported
 
 
 @pytest.mark.usefixtures("soon")
@@ -129,10 +129,12 @@ def test_a_driver_that_hears_of_it_too_late_still_says_that_it_waits(
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_lock_that_is_free_is_not_told_of(pg_legacy: Migrations, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_lock_that_is_free_is_not_reported(
+    pg_legacy: Migrations, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pg_legacy.database.begin() as connection, in_a_revision(connection):
         lock_tables("sites")
-        time.sleep(1.0)  # longer than the pause before it is told
+        time.sleep(1.0)  # longer than the pause before it is reported
     assert capfd.readouterr().err == ""
 
 
@@ -215,7 +217,7 @@ def test_six_upgrades_at_once_on_sqlite(sqlite_database: Database) -> None:
     assert Migrations(sqlite_database).revision() == "0007"
 
 
-def test_on_sqlite_patience_begins_before_the_first_look(sqlite_database: Database) -> None:
+def test_on_sqlite_patience_begins_before_the_first_read(sqlite_database: Database) -> None:
     """The driver's own patience, here a tenth of a second, is over long before the other migration."""
     path = str(sqlite_database.url.database)
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)

@@ -23,7 +23,7 @@ STEPS = list(pairwise(REVISIONS))
 
 
 @pytest.fixture
-def twins(postgres: Postgres) -> Iterator[tuple[Migrations, Migrations]]:
+def online_and_offline(postgres: Postgres) -> Iterator[tuple[Migrations, Migrations]]:
     """Two copies of the old world: one for Alembic, one for psql."""
     online, offline = (postgres.copy_of("legacy", fill_legacy) for _ in range(2))
     yield Migrations(online), Migrations(offline)
@@ -39,12 +39,12 @@ def run(migrations: Migrations, script: str) -> None:
 
 @pytest.mark.scene
 def test_every_revision_up_and_down_gives_the_same_schema_as_online(
-    twins: tuple[Migrations, Migrations],
+    online_and_offline: tuple[Migrations, Migrations],
 ) -> None:
-    online, offline = twins
+    online, offline = online_and_offline
     for start, end in STEPS:
         if end == "0006":
-            for migrations in twins:
+            for migrations in online_and_offline:
                 make_ready(migrations.database)
         online.upgrade(end)
         run(offline, offline.script("upgrade", f"{start}:{end}"))
@@ -56,8 +56,10 @@ def test_every_revision_up_and_down_gives_the_same_schema_as_online(
 
 
 @pytest.mark.scene
-def test_the_whole_way_in_one_script_keeps_every_row(twins: tuple[Migrations, Migrations]) -> None:
-    online, offline = twins
+def test_the_whole_way_in_one_script_keeps_every_row(
+    online_and_offline: tuple[Migrations, Migrations],
+) -> None:
+    online, offline = online_and_offline
     before = everything_legacy(offline.database)
     online.upgrade("head", FORCE)
     run(offline, offline.script("upgrade", "base:head", FORCE))
@@ -145,7 +147,7 @@ def test_a_percent_sign_or_a_colon_in_the_sql_arrives_as_written(pg_legacy: Migr
     assert "LIKE '%no documents%'" in script.replace("''", "'")
 
 
-# --- SQLite, whose SQL cannot look before it acts --------------------------------------------------
+# --- SQLite, whose SQL cannot read before it acts --------------------------------------------------
 
 SQLITE_STEPS = [("upgrade", f"{a}:{b}") for a, b in STEPS] + [("downgrade", f"{b}:{a}") for a, b in STEPS]
 
@@ -154,7 +156,7 @@ SQLITE_STEPS = [("upgrade", f"{a}:{b}") for a, b in STEPS] + [("downgrade", f"{b
 def test_a_script_for_sqlite_is_right_or_refused_in_a_sentence(
     sqlite_database: Database, direction: str, revisions: str
 ) -> None:
-    """The one revision that needs no look is 0002, the ledger, on the way up."""
+    """The one revision that needs no reading is 0002, the ledger, on the way up."""
     migrations = Migrations(sqlite_database)
     done = migrations.cli(direction, revisions, "--sql")
     if (direction, revisions) == ("upgrade", "0001:0002"):

@@ -249,7 +249,7 @@ def test_a_foreign_table_among_the_partitions_is_refused(pg: Database) -> None:
     assert pg.value("SELECT to_regclass('ix_orders_state')") is None
 
 
-def test_a_script_has_the_steps_if_it_is_told(pg: Database) -> None:
+def test_a_script_has_the_steps_with_the_option(pg: Database) -> None:
     pg.run(*ORDERS, "CREATE TABLE days (day date PRIMARY KEY)", "INSERT INTO days SELECT day FROM orders")
     script, back = StringIO(), StringIO()
     key = ("orders", "fk_orders_day", "day", "days")

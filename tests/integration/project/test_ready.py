@@ -111,7 +111,7 @@ def test_one_query_is_sent(pg: Database, miniature: Enter, monkeypatch: pytest.M
 
     def listening(*arguments: object, **options: object) -> object:
         engine = make(*arguments, **options)  # type: ignore[arg-type]
-        event.listen(engine, "before_cursor_execute", lambda *told: sent.append(told[2]))
+        event.listen(engine, "before_cursor_execute", lambda *reported: sent.append(reported[2]))
         return engine
 
     monkeypatch.setattr(db, "engine_for", listening)

@@ -116,13 +116,13 @@ def test_observations_have_the_limits_of_the_checks_that_need_them(seen: Gathere
     assert found["open_tickets"].failures == 0
 
 
-def test_who_signed_is_told_and_for_how_long_it_holds(page: Html) -> None:
-    told = words(page.with_id("sign-offs"))
-    assert "code-deployed given sites-consolidation/backfill" in told
-    assert "Valid for 36 days" in told
-    assert "mira@example.com" in told
-    assert "backup-taken missing sites-consolidation/readiness" in told
-    assert "pipestate attest sites-consolidation/readiness/backup-taken --by YOU" in told
+def test_who_signed_is_reported_and_for_how_long_it_holds(page: Html) -> None:
+    reported = words(page.with_id("sign-offs"))
+    assert "code-deployed given sites-consolidation/backfill" in reported
+    assert "Valid for 36 days" in reported
+    assert "mira@example.com" in reported
+    assert "backup-taken missing sites-consolidation/readiness" in reported
+    assert "pipestate attest sites-consolidation/readiness/backup-taken --by YOU" in reported
 
 
 def test_views_and_history_are_there(page: Html) -> None:

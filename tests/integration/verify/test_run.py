@@ -226,11 +226,11 @@ def test_it_tells_which_check_begins_and_what_is_skipped_does_not_count(
             block("SELECT 3 - 2 AS x", check="second"),
         ),
     )
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     before_a1 = Position(frozenset({"a1"}), frozenset(), None, "a1")
-    run(pg, book, revisions=before_a1, jobs=jobs, on_check=lambda *check: told.append(check))
-    assert {check for check, _, _ in told} == {"book/one/first", "book/one/second"}
-    assert sorted((number, total) for _, number, total in told) == [(1, 2), (2, 2)]
+    run(pg, book, revisions=before_a1, jobs=jobs, on_check=lambda *check: reported.append(check))
+    assert {check for check, _, _ in reported} == {"book/one/first", "book/one/second"}
+    assert sorted((number, total) for _, number, total in reported) == [(1, 2), (2, 2)]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -121,7 +121,7 @@ def test_the_shipped_pages_open_what_checks_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("was", "becomes", "told"),
+    ("was", "becomes", "reported"),
     [
         (
             'from: "a1"',
@@ -142,13 +142,13 @@ def test_the_shipped_pages_open_what_checks_them() -> None:
     ],
     ids=["from", "until", "check", "view"],
 )
-def test_a_revision_that_a_page_names_exists(miniature: Enter, was: str, becomes: str, told: str) -> None:
+def test_a_revision_that_a_page_names_exists(miniature: Enter, was: str, becomes: str, reported: str) -> None:
     miniature("stock")
     signed = "\n- [ ] `signed` (24h): Somebody has looked.\n"  # a phase must check something
     PAGE.write_text(PAGE.read_text().replace(was, becomes) + signed)
     project = find_project(Named())
     (finding,) = found(project)
-    assert finding.startswith(f"runbooks/orders.md:{told}")
+    assert finding.startswith(f"runbooks/orders.md:{reported}")
     assert [str(each) for each in lint([PAGE], project)] == [finding]
     with pytest.raises(ConfigError, match="a revision that the project does not have"):
         select_checks(

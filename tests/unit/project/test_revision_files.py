@@ -185,7 +185,7 @@ def test_which_gates_a_revision_has(tmp_path: Path, text: str, gates: tuple[str,
     assert read_revision(path).gates == gates
 
 
-def test_the_shipped_contracts_ask_their_gate() -> None:
+def test_the_shipped_contracts_check_their_gate() -> None:
     shipped = read_migrations(find_project(Named(shipped=True)))
     assert [revision.id for revision in shipped if revision.gates] == ["0006", "0007"]
     assert {gate for revision in shipped for gate in revision.gates} == {"sites-consolidation/readiness"}

@@ -56,7 +56,7 @@ SHAPES: Shapes = {
     "revisions findings writes there_and_back=returned not_probed not_tried autovacuum",
     "RevisionImpact": "revision path duration_ms gates tables",
     "TableImpact": "table rows production_rows scale bytes modes rewritten taken_at=taken_by.source "
-    "spent_at=spent_by.source bounded bounded_by=bounded waited_for_reader_ms=encounter.waited_ms lock_timeout_ms "
+    "spent_at=spent_by.source bounded=gives_up bounded_by=gives_up waited_for_reader_ms=encounter.waited_ms lock_timeout_ms "
     "held_ms writer_ms reader_ms rows_ms stall_ms=wait_ms production_stall_ms=production_wait_ms oldest_transaction_s=oldest_s",
     "Return": "ok back again failure",
 }
@@ -179,6 +179,6 @@ def _table(found: "Rehearsal", table: "TableImpact") -> dict[str, Any]:
         **as_plain(table),
         "scale": None if table.scale is None else round(table.scale, 3),
         "modes": [spelt(mode) for mode in table.modes],
-        "bounded_by": known_by if table.bounded is not None and STRONGEST in table.modes else None,
+        "bounded_by": known_by if table.gives_up is not None and STRONGEST in table.modes else None,
         "noise": table.wait_ms < found.measurable_ms,
     }

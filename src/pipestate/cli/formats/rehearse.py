@@ -172,8 +172,8 @@ def _certain(table: TableImpact, file: str) -> Iterator[str]:
     yield "rewritten" if table.rewritten else "not rewritten"
     if STRONGEST not in table.modes:
         return
-    if table.bounded is None:
-        yield "whether waiting for it is bounded is not known"
+    if table.gives_up is None:
+        yield "whether the request gives up is not known"
         return
     limit = duration(table.lock_timeout_ms) if table.lock_timeout_ms else "none"
     if table.encounter is None:
@@ -181,9 +181,9 @@ def _certain(table: TableImpact, file: str) -> Iterator[str]:
     elif table.encounter.gave_up:
         known = f"tried: it gave up after {duration(table.encounter.waited_ms)}"
     else:
-        more = f", lock_timeout {limit}" if table.bounded else ""
+        more = f", lock_timeout {limit}" if table.gives_up else ""
         known = f"tried: it still waited after {duration(table.encounter.waited_ms)}{more}"
-    yield f"waiting for it is {'' if table.bounded else 'not '}bounded ({known})"
+    yield f"the request {'gives' if table.gives_up else 'never gives'} up ({known})"
 
 
 def _estimates(table: TableImpact, floor: float) -> Iterator[str]:

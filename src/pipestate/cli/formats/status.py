@@ -130,9 +130,9 @@ def _backfill(backfill: Backfilling, now: datetime) -> Text:
 def _rehearsal(rehearsal: RecordedRehearsal, now: datetime) -> Text:
     text = Text().append(listed(map(plain, rehearsal.revisions), most=5), "bold")
     wait = rehearsal.longest_wait_ms
-    felt = "a revision failed" if wait is None else f"the longest wait {wait:.0f} ms"
+    found = "a revision failed" if wait is None else f"the longest wait {wait:.0f} ms"
     when = f"{on(rehearsal.at, now)}, by {plain(rehearsal.by)}, on {plain(rehearsal.clone)}"
-    text.append(f": {felt}, {when}")
+    text.append(f": {found}, {when}")
     return text if rehearsal.unchanged else text.append("; the files have changed since", ODD)
 
 

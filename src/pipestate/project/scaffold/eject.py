@@ -22,7 +22,7 @@ KnownColumns = Mapping[tuple[str, str], Mapping[str, str]]
 LEDGER = ("install_ledger", "remove_ledger")
 REMOVED = (*LEDGER, "lock_tables", "guard")
 BY_HAND = {
-    "gate": "remove the line of the `with`, and keep its body",
+    "gate": "remove the line of the `with`, and keep the gated code",
     "Contract": "write op.drop_table and op.drop_column: only literal tables and columns are rewritten",
     "create_index": "write op.create_index",
     "add_foreign_key": "write op.create_foreign_key",

@@ -27,7 +27,7 @@ from pipestate.core.progress import Progress, no_progress
 from pipestate.core.text import many, size
 from pipestate.database.connections import choose
 from pipestate.database.embedded import relax, start_server
-from pipestate.database.interrupt import telling
+from pipestate.database.interrupt import explain_interrupt
 from pipestate.database.urls import database_name, parse_url, shown
 from pipestate.rehearse.copying import fill, reaper
 from pipestate.rehearse.copying.fill import REMOVED, Dump
@@ -191,7 +191,7 @@ def _of_file(
     production: URL, wanted: WantedClone, place: TemporaryPlace, say: Say, on_progress: Progress
 ) -> Iterator[tuple[URL, str]]:
     del say
-    with telling(lambda: REMOVED):
+    with explain_interrupt(lambda: REMOVED):
         url = copy_file(production, wanted, place.directory, on_progress)
     yield url, f"rm -r {place.directory}"
 
@@ -205,7 +205,7 @@ def _of_server(
     version = require_copyable(found, wanted)
     dump = Dump(place.directory / "schema.dump", version, find_pg_dump(found, version))
     with clone_server(version, place) as admin:
-        with telling(lambda: f"what ran on production was cancelled; {REMOVED}"):
+        with explain_interrupt(lambda: f"what ran on production was cancelled; {REMOVED}"):
             url = fill_clone(production, found, admin, dump, wanted, say, on_progress)
         server = (place.directory / "data" / "postmaster.pid").read_text(encoding="utf-8").split()[0]
         yield url, f"kill -QUIT {server} && sleep 1 && rm -r {place.directory}"

@@ -123,8 +123,8 @@ def test_hostile_names_stay_within_their_label() -> None:
 
 def test_names_that_look_the_same_are_one_sample() -> None:
     """A collector refuses a file in which a sample stands twice."""
-    twins = tuple(LastObservation(name, 1.0, None, None) for name in ("a\nb", "a\\nb"))
-    assert len(samples(as_openmetrics(report(), Latest((), twins)))["pipestate_observation_value"]) == 1
+    namesakes = tuple(LastObservation(name, 1.0, None, None) for name in ("a\nb", "a\\nb"))
+    assert len(samples(as_openmetrics(report(), Latest((), namesakes)))["pipestate_observation_value"]) == 1
 
 
 def test_where_nothing_could_be_evaluated_no_gate_is_there() -> None:

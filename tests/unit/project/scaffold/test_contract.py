@@ -45,7 +45,7 @@ def test_an_until_of_ones_own_is_kept_and_that_of_an_earlier_contract_moves_on()
     assert ends(ready='until: "b2", opens: ["a1", "b2"]') == ("one", "two", "ready")
 
 
-def test_a_contract_for_one_of_several_databases_must_be_told_which_this_is() -> None:
+def test_a_contract_for_one_of_several_databases_must_name_which_this_is() -> None:
     contract = Contract("orders/ready", tables=["t"], engine="engine1", revision="b2")
     with pytest.raises(MigrationError, match=r"env.py does not say which this is"):
         contract.upgrade()
