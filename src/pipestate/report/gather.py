@@ -194,7 +194,7 @@ class Gathered:
     """All data of a report: the runbooks, the status, and the history."""
 
     books: tuple[Runbook, ...]
-    standing: Status
+    status: Status
     window: Window
     history: History
 
@@ -210,29 +210,29 @@ def gather(
 ) -> Gathered:
     """Read everything, on a connection of `db.reader`; `days` is the length of the window."""
     phases = find_phases(books)
-    standing = collect(connection, url, phases, position, timeout_s=timeout_s, days=min(days, MOST_STRIPPED))
-    window = Window(standing.at - timedelta(days=days), standing.at)
-    history = _history(connection, books, standing, position, window, timeout_s)
-    return Gathered(tuple(books), standing, _narrowed(window, history), history)
+    status = collect(connection, url, phases, position, timeout_s=timeout_s, days=min(days, MOST_STRIPPED))
+    window = Window(status.at - timedelta(days=days), status.at)
+    history = _history(connection, books, status, position, window, timeout_s)
+    return Gathered(tuple(books), status, _narrowed(window, history), history)
 
 
 def _history(
     connection: Connection,
     books: Sequence[Runbook],
-    standing: Status,
+    status: Status,
     position: Position,
     window: Window,
     timeout_s: float,
 ) -> History:
     """Read the ledger's records; an unreadable ledger becomes a sentence in the report."""
-    if standing.no_ledger is not None:
+    if status.no_ledger is not None:
         return History()
-    applying = {(book.name, phase.name) for book, phase in standing.phases() if phase.applies}
+    applying = {(book.name, phase.name) for book, phase in status.phases() if phase.applies}
     phases = find_phases(books)
     selected = [phase for book, phase in phases if (book.name, phase.name) in applying]
     limits = watched(selected, connection.dialect.name)
-    names = {each.name: limits.get(each.name, ()) for each in standing.observations}
-    source = LedgerReading(connection, standing.at, ())
+    names = {each.name: limits.get(each.name, ()) for each in status.observations}
+    source = LedgerReading(connection, status.at, ())
     try:
         with guarded(connection, timeout_s):
             lines, errors = read_lines(connection, window)

@@ -81,21 +81,21 @@ def collect(
     guard = read_server_guard(connection)
     warnings = (*report.warnings, *([guard.fault] if guard is not None and guard.fault else []))
     views = tuple(run_views(connection, phases, position, timeout_s))
-    standing = Status(now, report.database, _runbooks(phases, report, now), views, warnings)
+    status = Status(now, report.database, _runbooks(phases, report, now), views, warnings)
     # The owner of the version table is trusted: `verify_on` has called `set_version_table`.
     if found := find_foreign_owner(connection):
         said = f"{found}; {NOT_SHOWN}"
-        return replace(standing, no_ledger=said, warnings=(*warnings, said))
+        return replace(status, no_ledger=said, warnings=(*warnings, said))
     try:
         require_ledger(connection)
         with guarded(connection, timeout_s):
-            return _with_records(standing, connection, phases, report, position, days)
+            return _with_records(status, connection, phases, report, position, days)
     except ConfigError as error:
-        return replace(standing, no_ledger=str(error))
+        return replace(status, no_ledger=str(error))
     except DBAPIError as error:
         if error.connection_invalidated:
             raise
-        return replace(standing, no_ledger=f"the ledger cannot be read: {explain(error, timeout_s)}")
+        return replace(status, no_ledger=f"the ledger cannot be read: {explain(error, timeout_s)}")
 
 
 def _runbooks(
@@ -132,7 +132,7 @@ def _runbooks(
 
 
 def _with_records(
-    standing: Status,
+    status: Status,
     connection: Connection,
     phases: Phases,
     report: Report,
@@ -140,7 +140,7 @@ def _with_records(
     days: int,
 ) -> Status:
     """Read the records of the ledger."""
-    now = standing.at
+    now = status.at
     source = LedgerReading(connection, now, tuple((runbook.name, phase.name) for runbook, phase in phases))
     signoffs = [signoff for _, phase in phases for signoff in phase.signoffs]
     recorded = PhaseRecords(
@@ -155,13 +155,13 @@ def _with_records(
     if forced is not None and forced.revision in position.known:  # else the project has lost it
         forced = replace(forced, applied=forced.revision in position.applied)
     return replace(
-        standing,
+        status,
         runbooks=_runbooks(phases, report, now, recorded),
         observations=read_observations(source, _evaluated(source, phases, report)),
         forced=forced,
         backfills=read_backfills(source),
         rehearsal=next(iter(read_rehearsals(source, position.paths, most=1)), None),
-        warnings=(*standing.warnings, *([said] if orphans else ()), *foreign_warning(connection)),
+        warnings=(*status.warnings, *([said] if orphans else ()), *foreign_warning(connection)),
         drift=read_drift(connection),
         soft_dropped=tuple(_own_soft_drops(connection, position)),
     )

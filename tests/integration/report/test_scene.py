@@ -73,12 +73,12 @@ def test_gates_come_first_with_what_is_missing(page: Html, seen: Gathered) -> No
 
 
 def test_each_check_that_was_evaluated_has_its_verdict_beside_its_block(page: Html, seen: Gathered) -> None:
-    for book, phase in seen.standing.phases():
+    for book, phase in seen.status.phases():
         for verdict in phase.checks:
             if verdict.outcome is not Outcome.SKIPPED:
                 beside = page.with_id(f"check.{book.name}.{phase.name}.{verdict.check_id}")
                 assert words(beside).startswith(f"{verdict.outcome} {verdict.check_id} ")
-    skipped = [verdict for _, phase in seen.standing.phases() for verdict in phase.checks]
+    skipped = [verdict for _, phase in seen.status.phases() for verdict in phase.checks]
     assert len(page.of_class("verdict")) == len(skipped)
 
 

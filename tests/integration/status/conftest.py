@@ -49,7 +49,7 @@ def book(tmp_path: Path) -> Runbook:
 
 
 @pytest.fixture
-def standing(book: Runbook) -> Callable[[Database], Status]:
+def status(book: Runbook) -> Callable[[Database], Status]:
     def read(database: Database) -> Status:
         with database.reader() as connection:
             return collect(connection, database.url, find_phases([book]), NOWHERE)

@@ -45,21 +45,21 @@ def make_phase(**more: Any) -> PhaseStatus:
     return replace(empty, **more)
 
 
-def make_standing(*phases: PhaseStatus, **more: Any) -> Status:
+def make_status(*phases: PhaseStatus, **more: Any) -> Status:
     info = DatabaseInfo("sqlite:///x", "sqlite", "3.45", "a1", "c3")
     book = RunbookStatus("orders", "Orders", "orders.md", phases)
     return replace(Status(NOW, info, (book,)), **more)
 
 
-def seen(standing: Status, width: int = 100, *, verbose: bool = False) -> str:
+def seen(status: Status, width: int = 100, *, verbose: bool = False) -> str:
     screen = Console(width=width, file=io.StringIO(), no_color=True)
-    print_status(standing, screen, Calls(), verbose=verbose)
+    print_status(status, screen, Calls(), verbose=verbose)
     assert isinstance(screen.file, io.StringIO)
     return screen.file.getvalue()
 
 
 def sentence(phase: PhaseStatus) -> str:
-    return " ".join(seen(make_standing(phase)).split())
+    return " ".join(seen(make_status(phase)).split())
 
 
 def make_soak(
@@ -161,7 +161,7 @@ def strip(*states: DayState) -> tuple[Day, ...]:
 
 def test_the_strip_can_be_read_without_colours() -> None:
     days = strip(DayState.NONE, DayState.OPEN, DayState.CLOSED, DayState.GAP, DayState.MIXED, DayState.NONE)
-    written = seen(make_standing(make_phase(days=days)))
+    written = seen(make_status(make_phase(days=days)))
     assert " ■✗·◪   Nov 15 to today" in written
     assert "■ open  ✗ closed  ◪ both  · no record" in written
 
@@ -170,26 +170,26 @@ def test_phases_that_have_not_started_or_are_finished_are_counted_and_listed_on_
     phases = [
         make_phase(name=name, gate=gate) for name, gate in (("a", Gate.FINISHED), ("b", Gate.NOT_STARTED))
     ]
-    assert "Gates: 1 not started, 1 finished (--verbose lists each)" in seen(make_standing(*phases))
-    assert "orders/a finished\norders/b not started\n" in seen(make_standing(*phases), verbose=True)
+    assert "Gates: 1 not started, 1 finished (--verbose lists each)" in seen(make_status(*phases))
+    assert "orders/a finished\norders/b not started\n" in seen(make_status(*phases), verbose=True)
 
 
 def test_the_answer_comes_first_and_closed_phases_before_open_ones() -> None:
     open_streak = OpenStreak(NOW - 9 * DAY, 9.0, 9, 72.0, NOW - DAY, 24.0)
     passed = replace(make_verdict(), outcome=Outcome.PASSED)
     opened = make_phase(name="early", gate=Gate.OPEN, open_streak=open_streak, checks=(passed,))
-    lines = seen(make_standing(opened, make_phase(checks=(make_verdict(),)))).splitlines()
+    lines = seen(make_status(opened, make_phase(checks=(make_verdict(),)))).splitlines()
     assert lines[0] == "Closed: orders/ready (1 of 1 check failed)."
     assert lines[1].startswith("x, sqlite 3.45, at revision a1 of c3, Nov 20 10:00 UTC")
     assert lines.index("orders/ready closed  0 of 1 passed") < lines.index("orders/early open  1 of 1 passed")
     assert "  next      pipestate gate orders/ready" in [line.rstrip() for line in lines]
-    assert seen(make_standing(opened)).startswith("Open: orders/early.\n")
+    assert seen(make_status(opened)).startswith("Open: orders/early.\n")
 
 
 def test_where_nothing_applies_the_next_step_is_named() -> None:
-    said = seen(make_standing(make_phase(gate=Gate.NOT_STARTED)))
+    said = seen(make_status(make_phase(gate=Gate.NOT_STARTED)))
     assert said.startswith("Nothing was checked: no phase applies at revision a1. Next: pipestate plan\n")
-    assert "No runbook here has `default: true`" in seen(replace(make_standing(), runbooks=()))
+    assert "No runbook here has `default: true`" in seen(replace(make_status(), runbooks=()))
 
 
 def full(text: str) -> Status:
@@ -205,7 +205,7 @@ def full(text: str) -> Status:
         days=strip(*[DayState.OPEN] * 14),
         opening=Opening(NOW, (text,)),
     )
-    return make_standing(
+    return make_status(
         phase,
         observations=(Observed(text, 1.0, NOW, DAY, text, text, (), (f"b/{text}",)),),
         forced=Forced(text, text, NOW, text, text, text, (FailedCheck(text, "failed", text),)),
