@@ -161,7 +161,7 @@ def world(postgres: Postgres, sqlite: Sqlite, request: pytest.FixtureRequest) ->
     postgres.drop(database)
 
 
-def fill_surroundings(storage: Path, redis_url: str) -> dict[str, str]:
+def fill_environment(storage: Path, redis_url: str) -> dict[str, str]:
     """Files and queues, where the page works with them."""
     scene.write_files(storage)
     with Redis.from_url(redis_url) as redis:
@@ -196,7 +196,7 @@ def test_a_page_runs_top_to_bottom(world: Database, page: Path, tmp_path: Path, 
     lay_out(directory, examples(page))
     shell = Shell(directory, {"DATABASE_URL": world.text})
     if database_of(page).startswith("scene"):
-        shell.environment.update(fill_surroundings(tmp_path / "sites", redis_url))
+        shell.environment.update(fill_environment(tmp_path / "sites", redis_url))
     printed = ""
     for example in examples(page):
         if example.language == "sql" and has_directives(example.text):

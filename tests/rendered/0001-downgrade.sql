@@ -564,7 +564,7 @@ END $pipestate$;
 
 CALL pg_temp.pipestate_end_revision('0001', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pg_temp.pipestate_record('downgrade', '0001', 'The legacy schema: created where absent, adopted where present.', '1b2fef391bc0b08e80a875d68cc285cb3e7e4b6da39b6bd8ad2e8aa937d71206', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pg_temp.pipestate_record('downgrade', '0001', 'The legacy schema: created where absent, adopted where present.', '174ededaa3d747d7bb6d9bb2a0a58ef96950e801ae52e5accf56ae022c8c4c88', '"pipestate_alembic_version"', 'a person', NULL);
 
 DELETE FROM pipestate_alembic_version WHERE pipestate_alembic_version.version_num = '0001';
 

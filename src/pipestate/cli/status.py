@@ -166,8 +166,8 @@ def report(
         gathered = gather(connection, to.url, books, position, days=days, timeout_s=timeout)
     page = render_page(gathered, to.calls)
     put(page, file, at_once=True)
-    if gathered.standing.forged:
-        say(f"warning: {gathered.standing.no_ledger}", err=True)
+    if gathered.status.forged:
+        say(f"warning: {gathered.status.no_ledger}", err=True)
     if file is not None:
         say(f"wrote {file} ({len(page.encode()) / 1000:,.0f} kB)", err=True)
 

@@ -57,16 +57,16 @@ class UpgradeOutcome(StrEnum):
 
     CURRENT = "current"
     UPGRADED = "upgraded"
-    HELD = "held"
+    LEFT_PENDING = "held"  # the name in JSON
     FAILED = "failed"
     PENDING = "pending"
 
 
 @dataclass(frozen=True, slots=True)
 class TenantUpgrade:
-    """The upgrade of one database: pending and applied revisions, and those that a closed gate holds back.
+    """The upgrade of one database: pending and applied revisions, and those left pending by a closed gate.
 
-    `waiting` maps each revision with a closed gate to that gate; `held` adds the revisions that depend on them.
+    `waiting` maps each revision with a closed gate to that gate; `left_pending` adds the revisions that depend on them.
     """
 
     wave: int
@@ -75,8 +75,8 @@ class TenantUpgrade:
     pending: tuple[str, ...] = ()
     applied: tuple[str, ...] = ()
     waiting: tuple[tuple[str, str], ...] = ()
-    held: tuple[str, ...] = ()
-    held_ungated: tuple[str, ...] = ()
+    left_pending: tuple[str, ...] = ()
+    pending_ungated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,9 @@ class Answer:
         return tuple(phase for phase in self.phases if phase.gate is Gate.CLOSED)
 
     @property
-    def is_past(self) -> bool:
-        """Tell whether the database is past every selected phase, so that its gates have no answer."""
-        return bool(self.phases) and all(phase.gate is Gate.PAST for phase in self.phases)
+    def is_finished(self) -> bool:
+        """Tell whether every selected phase is finished, so that its gates have no answer."""
+        return bool(self.phases) and all(phase.gate is Gate.FINISHED for phase in self.phases)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 from alembic.runtime.migration import MigrationContext, RevisionStep
 from sqlalchemy import Connection, event
 
-from pipestate.migration.engine import MigrationEngine, engine_of
+from pipestate.migration.engine import MigrationEngine, migration_engine_of
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.losses import GuardedRun, decide
 from pipestate.migration.patience import (
@@ -51,7 +51,7 @@ def run_guarded(
 ) -> None:
     """Run one step on the database."""
     assert migration.connection is not None
-    GuardedStep(run, migration, step, migration.connection, engine_of(migration)).run_step(body)
+    GuardedStep(run, migration, step, migration.connection, migration_engine_of(migration)).run_step(body)
 
 
 @dataclass

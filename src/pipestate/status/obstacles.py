@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 
 from sqlalchemy import Connection
 
-from pipestate.migration.engine import engine_of
+from pipestate.migration.engine import migration_engine_of
 from pipestate.project.graph import Migrations
 from pipestate.project.revision_files import changes_ledger, read_contracts
 from pipestate.verify.report import Gate, Report
@@ -32,7 +32,7 @@ def _fault(connection: Connection, migrations: Migrations, id_: str, applied: Co
         for revision in migrations
         if revision.id in migrations.ancestors([id_]) and revision.id not in applied
     ]
-    engine = engine_of(connection)
+    engine = migration_engine_of(connection)
     if not any(changes_ledger(revision.path) for revision in pending) and (
         fault := engine.ledger_fault(connection)
     ):
