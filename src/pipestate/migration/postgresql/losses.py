@@ -133,7 +133,7 @@ def release_savepoint(connection: Connection, memory: RunMemory) -> None:
         if driver_state(error) not in (_NO_TRANSACTION, _NO_SAVEPOINT):
             raise
         raise MigrationError(
-            "the revision has ended the guard's transaction past SQLAlchemy, so nobody could undo its "
+            "the revision has ended the guard's transaction without SQLAlchemy, so nobody could undo its "
             "losses: use op.get_context().autocommit_block() instead"
         ) from error
 
