@@ -41,7 +41,7 @@ from pipestate.migration.statements import (
 
 NO_BLOCK, ENDS_ITSELF = "25001", "2D000"
 # Texts that describe a loss; inserted rows do not.
-_TELLING = re.compile(r"(?i)\b(alter|truncate|rename|using|delete|select)\b")
+_LOSING = re.compile(r"(?i)\b(alter|truncate|rename|using|delete|select)\b")
 _LONGEST_TEXT = 20_000
 _READING = ("SELECT", "SHOW", "SET", "PRAGMA", "VALUES", "EXPLAIN", "SAVEPOINT", "RELEASE")
 
@@ -257,7 +257,7 @@ class GuardedStep:
             raise MigrationError(f"revision {self.step.revision.revision} {fault}")
         if first_word(statement) not in _READING:
             self.pending.append(f"`{short(statement)}`")
-        if _TELLING.search(statement, 0, _LONGEST_TEXT):
+        if _LOSING.search(statement, 0, _LONGEST_TEXT):
             self.statements.append(statement[:_LONGEST_TEXT])
 
     def _run_bound(self, statement: str, kind: StatementKind, call: Callable[[], None]) -> None:
