@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable
 
 from sqlalchemy import Connection
 
-from pipestate.migration.engine import migration_engine_of
 from pipestate.project.graph import Migrations
 from pipestate.project.revision_files import changes_ledger, read_contracts
 from pipestate.verify.report import Gate, Report
@@ -27,6 +26,8 @@ def find_obstacles(
 
 
 def _fault(connection: Connection, migrations: Migrations, id_: str, applied: Collection[str]) -> str | None:
+    from pipestate.migration.engine import migration_engine_of  # loads Alembic, which `verify` rarely needs
+
     pending = [
         revision
         for revision in migrations
