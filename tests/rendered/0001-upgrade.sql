@@ -482,7 +482,7 @@ CALL pg_temp.pipestate_note_copies(ARRAY['array_to_string', 'pg_temp', 'pipestat
 DO $pipestate$
 DECLARE
   path_before text := pg_catalog.current_setting('search_path');
-  stranger record;
+  other_owner record;
   todo text;
 BEGIN
   PERFORM pg_catalog.set_config('search_path', 'pg_catalog', true);
@@ -491,7 +491,7 @@ BEGIN
       'the role pipestate has "$user" on its search_path, so the schema pipestate would stand before public '
       'for it: connect as another role, or ALTER ROLE pipestate SET search_path = public';
   END IF;
-  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
     FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
     FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
@@ -510,9 +510,9 @@ BEGIN
         CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
                  pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)) AND pg_catalog.pg_has_role(o.owner, 'USAGE'::text)) LIMIT 1;
-  IF stranger.what IS NOT NULL THEN
+  IF other_owner.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner.what, other_owner.owner, other_owner.me);
   END IF;
   IF to_regnamespace('pipestate') IS NULL THEN
     CREATE SCHEMA pipestate;
@@ -4127,7 +4127,7 @@ CALL pipestate.create_table('jobs', $$CREATE TABLE jobs (
 CALL pg_temp.pipestate_end_revision('0001', 'upgrade', 'refuse', NULL, 'DO $pipestate$
 DECLARE
   path_before text := pg_catalog.current_setting(''search_path'');
-  stranger record;
+  other_owner record;
   todo text;
 BEGIN
   PERFORM pg_catalog.set_config(''search_path'', ''pg_catalog'', true);
@@ -4136,7 +4136,7 @@ BEGIN
       ''the role pipestate has "$user" on its search_path, so the schema pipestate would stand before public ''
       ''for it: connect as another role, or ALTER ROLE pipestate SET search_path = public'';
   END IF;
-  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
     FROM (SELECT ''the schema ''::text || n.nspname::text AS what, n.nspowner AS owner
     FROM pg_catalog.pg_namespace n WHERE n.nspname IN (''pipestate'', ''pipestate_archive'')
     UNION ALL
@@ -4153,10 +4153,9 @@ BEGIN
                  WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
       OR (NOT pg_catalog.current_setting(''is_superuser'') = ''on'' AND (pg_catalog.pg_has_role(o.owner, ''USAGE''::text) OR pg_catalog.pg_has_role(o.owner,
         CASE WHEN pg_catalog.current_setting(''server_version_num'')::integer >= 160000 THEN ''SET'' ELSE ''MEMBER'' END)))
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-  ', false);
+      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oi', false);
 
-CALL pg_temp.pipestate_record('upgrade', '0001', 'The legacy schema: created where absent, adopted where present.', '3238475afab66e7e6d26dbef49b46703c2559758c02cbaec792fb1bf3f67bbef', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pg_temp.pipestate_record('upgrade', '0001', 'The legacy schema: created where absent, adopted where present.', '174ededaa3d747d7bb6d9bb2a0a58ef96950e801ae52e5accf56ae022c8c4c88', '"pipestate_alembic_version"', 'a person', NULL);
 
 INSERT INTO pipestate_alembic_version (version_num) VALUES ('0001') RETURNING pipestate_alembic_version.version_num;
 
