@@ -157,8 +157,8 @@ def _lines(runbook: "Runbook", phase: "Phase", dialect: str) -> Iterator[str]:
 
 
 def _check(runbook: "Runbook", check: "Check | SignOff", dialect: str) -> Iterator[str]:
+    from pipestate.plan.compile import written
     from pipestate.runbook.model import SignOff
-    from pipestate.verify.checks import written
 
     if isinstance(check, SignOff):
         whose = f"sign-offs of {check.people} people" if check.people > 1 else "a sign-off"

@@ -10,10 +10,13 @@ text, several rows for one. Text compares by code points.
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
 from pipestate.runbook.criterion import ROWS, Comparison, Requirement, literal
-from pipestate.runbook.model import POSTGRESQL, SQLITE
+from pipestate.runbook.model import POSTGRESQL, SQLITE, Check, SignOff
+from pipestate.runbook.variants import as_read_by
 
 LONGEST = 80  # characters of a text in a message
 SEVERAL = (
@@ -24,6 +27,69 @@ COUNT_OR_COLUMN = "`rows` is the number of rows, and the query returns a column 
 # A column `rows` of the query makes the bare name ambiguous, so its value is never taken for the number of rows.
 _NO_COLUMN_ROWS = "CROSS JOIN (SELECT 1 AS rows) AS one WHERE rows = 1"
 _LEDGER = re.compile(r"(?i)\bpipestate[._]")
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledCheck:
+    """A check as its statements: `verdict`, and `evidence` for a failure; `shows_own_rows` if that is its own query."""
+
+    verdict: str
+    evidence: str | None
+    counts_rows: bool
+    shows_own_rows: bool
+
+
+def compile_check(check: Check | SignOff, dialect: str, *, runbook: str, phase: str) -> CompiledCheck:
+    """Compile a check for an engine; a sign-off is one that counts people in the ledger."""
+    if isinstance(check, SignOff):
+        return _compile_sign_off(check, dialect, runbook, phase)
+    verdict = compile_criterion(as_read_by(dialect, check.sql), check.require, dialect)
+    explained = check.evidence_for(dialect)
+    own = explained is None or check.require.shows_own_rows
+    rows = check.sql if check.require.counts_rows else None
+    evidence = rows if own or explained is None else explained.sql
+    return CompiledCheck(verdict, evidence, check.require.counts_rows, own)
+
+
+FOR_GOOD = timedelta(days=3650)  # a sign-off with this validity never expires in practice
+
+
+def _compile_sign_off(signoff: SignOff, dialect: str, runbook: str, phase: str) -> CompiledCheck:
+    """Count the people who signed this text for this phase, recently enough.
+
+    The view gives no age to a future time, so such a sign-off never counts. Ids and names are of `[a-z0-9-]`.
+    """
+    seconds = int(signoff.valid_for.total_seconds())
+    signed = (
+        f"FROM pipestate.sign_off WHERE runbook = '{runbook}' AND phase = '{phase}' AND name = '{signoff.id}'\n"
+        f"  AND coalesce(text_sha256, '{signoff.text_sha256}') = '{signoff.text_sha256}'"
+    )
+    within = f" within {written(signoff.valid_for)}" if signoff.valid_for < FOR_GOOD else ""
+    several = signoff.people > 1
+    passed = text(f"signed off{f' by {signoff.people} people' if several else ''}{within}")
+    missing = f"'signed off by ' || people || ' of {signoff.people} people" if several else "'not signed off"
+    how = f"{within}: pipestate attest {runbook}/{phase}/{signoff.id} --by YOU'"
+    enough = f"people >= {signoff.people}"
+    verdict = (
+        f"SELECT CASE WHEN {enough} THEN 'passed' ELSE 'failed' END AS outcome,\n"
+        f"       CASE WHEN {enough} THEN {passed}\n            ELSE {missing}{how} END AS message,\n"
+        f"       1 AS rows, {DIALECTS[dialect].PEOPLE}\n"
+        f"FROM (SELECT count(DISTINCT lower(trim(person))) AS people {signed}\n"
+        f"  AND age_seconds < {seconds}) AS signed"
+    )
+    evidence = f"SELECT person, signed_at, note {signed} ORDER BY signed_at DESC LIMIT 3"
+    return CompiledCheck(as_read_by(dialect, verdict), evidence, counts_rows=False, shows_own_rows=False)
+
+
+def written(duration: timedelta) -> str:
+    """
+    >>> written(timedelta(hours=24)), written(timedelta(days=7)), written(timedelta(minutes=30))
+    ('24h', '7d', '30m')
+    """
+    minutes = int(duration.total_seconds() // 60)
+    if minutes % (24 * 60) == 0 and minutes > 24 * 60:
+        return f"{minutes // (24 * 60)}d"
+    return f"{minutes // 60}h" if minutes % 60 == 0 else f"{minutes}m"
 
 
 class Dialect(Protocol):
@@ -39,6 +105,7 @@ class Dialect(Protocol):
 
     TRUTHS: str
     JOINED: str
+    PEOPLE: str
     OBSERVED: str
     UNOBSERVED: str
 
@@ -147,6 +214,7 @@ def text(value: str) -> str:
 class _PostgreSQL:
     TRUTHS = "'0', '1'"
     JOINED = "string_agg(message || CASE outcome WHEN 'errored' THEN fault ELSE '' END, '; ' ORDER BY place)"
+    PEOPLE = "json_build_object('people', people)::text AS observed"
     OBSERVED = ", to_json(the_result)::text AS observed"
     UNOBSERVED = ", NULL AS observed"
 
@@ -182,6 +250,7 @@ class _PostgreSQL:
 class _Sqlite:
     TRUTHS = "0, 1"
     JOINED = "group_concat(message || CASE outcome WHEN 'errored' THEN fault ELSE '' END, '; ')"
+    PEOPLE = "people"
     OBSERVED = ", the_result.*"
     UNOBSERVED = ""
 

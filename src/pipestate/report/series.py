@@ -13,7 +13,6 @@ from typing import Any
 
 from pipestate.runbook.criterion import Comparison, RequirementError, parse_requirement
 from pipestate.runbook.model import Check
-from pipestate.verify.checks import is_met
 from pipestate.verify.report import Json
 
 Limits = Mapping[str, tuple[Comparison, ...]]
@@ -72,7 +71,8 @@ def as_number(value: Json) -> float | None:
 
 def satisfied(comparisons: tuple[Comparison, ...], value: Json) -> bool:
     """Tell whether a value satisfies all of these comparisons."""
-    return all(is_met(comparison, value) for comparison in comparisons)
+    number = as_number(value)
+    return number is not None and all(comparison.allows(number) for comparison in comparisons)
 
 
 def observation_limits(check: Check) -> tuple[str, tuple[Comparison, ...]] | None:

@@ -1,5 +1,6 @@
 """Criterion of a check: parse `stuck_pct < 1.0 and total >= 0` into comparisons."""
 
+import operator
 import re
 from dataclasses import dataclass
 from decimal import Decimal
@@ -7,6 +8,14 @@ from decimal import Decimal
 from pipestate.core.errors import PipestateError
 
 Value = int | Decimal | str | bool
+OPERATORS = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 ROWS = "rows"
 
@@ -45,6 +54,10 @@ class Comparison:
         '< 1.0'
         """
         return f"{self.op} {literal(self.value)}"
+
+    def allows(self, number: float) -> bool:
+        """Tell whether a recorded number lies within this limit, for a chart or a forecast; checks are judged in SQL."""
+        return bool(OPERATORS[self.op](Decimal(repr(number)), self.value))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from pipestate.core.text import many
+from pipestate.runbook.criterion import Comparison
 from pipestate.runbook.model import Check, SignOff
 from pipestate.runbook.statement import tokens
 from pipestate.status.model import Opening, Soak
-from pipestate.verify.checks import is_met
 from pipestate.verify.report import Gate, Json, Outcome, Verdict
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -118,7 +118,7 @@ def _soak(check: Check, verdict: Verdict, now: datetime, closed: Container[str])
     days = _number(observed.get(DAYS))
     since, passed = _since(observed, days, now), not verdict.went_wrong
     others = [each for each in comparisons if each not in of_days]  # such as the longest gap
-    if not passed and not all(is_met(each, observed.get(each.column.lower())) for each in others):
+    if not passed and not all(_is_within(each, observed.get(each.column.lower())) for each in others):
         since = None
     opens_at = None
     # A gap inside a streak of `soak` stays until a closed record ends that streak; another view begins anew.
@@ -128,6 +128,12 @@ def _soak(check: Check, verdict: Verdict, now: datetime, closed: Container[str])
     book, phase = observed.get("runbook"), observed.get("phase")
     of = f"{book}/{phase}" if isinstance(book, str) and isinstance(phase, str) else None
     return Soak(check.id, of, days, required, since, opens_at, passed, of in closed)
+
+
+def _is_within(limit: Comparison, value: Json) -> bool:
+    """Say whether a number of the streak lies within a limit of the criterion."""
+    number = _number(value)
+    return number is not None and not isinstance(limit.value, str) and limit.allows(number)
 
 
 def _since(observed: Mapping[str, Json], days: float | None, now: datetime) -> datetime | None:

@@ -5,11 +5,13 @@ parallel workers, and stops after the rows that are shown. If there are more, a 
 rows are counted while they are read.
 """
 
+import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 
 from sqlalchemy import Connection, CursorResult
 from sqlalchemy.exc import DataError, DBAPIError
@@ -19,9 +21,11 @@ from pipestate.database import connections as db
 from pipestate.database.connections import engine_of
 from pipestate.database.drivers import message, on_sqlite, planned_anew, rows_of, sqlstate
 from pipestate.database.interrupt import is_stopped
+from pipestate.plan.compile import COUNT_OR_COLUMN, CompiledCheck
+from pipestate.runbook.criterion import ROWS
 from pipestate.runbook.statement import explains
 from pipestate.runbook.variants import ledger_names
-from pipestate.verify.report import Json, as_record
+from pipestate.verify.report import Json, Outcome, as_record, as_recorded, escaped
 from pipestate.verify.session_safety import MESSAGE, foreign_owner_query, reads_ledger
 
 MORE_TIME = "--timeout; in migrations pipestate_timeout in alembic.ini"
@@ -41,6 +45,13 @@ NO_LEDGER = f"this database has no ledger: {HOW_TO_INSTALL}"
 UNDEFINED_TABLE = "42P01"
 _ON_POSTGRESQL = re.compile(r"\bpipestate\.\w+")
 _ON_SQLITE = re.compile(r"no such table: pipestate_(?!archive_|alembic_)\w+")
+
+# What a server says of a compiled check, and the sentence for it; `server/evaluate.sql` has the same lines.
+ERRORS = (
+    (r"column the_result\.(\S+) does not exist.*", r"the query returns no column \1"),
+    (r"no such column: the_result\.(\S+)", r"the query returns no column \1"),
+    (r'(?:column reference "rows" is ambiguous|ambiguous column name: rows)', COUNT_OR_COLUMN),
+)
 
 Found = CursorResult[tuple[object, ...]]
 
@@ -117,27 +128,76 @@ def guarded(connection: Connection, timeout_s: float, behind: HeldSavepoint | No
 
 
 def read(
-    connection: Connection, sql: str, timeout_s: float, *, most: int, behind: HeldSavepoint | None = None
+    connection: Connection,
+    sql: str,
+    timeout_s: float,
+    *,
+    most: int,
+    behind: HeldSavepoint | None = None,
+    count: bool = True,
 ) -> QueryResult:
     """Run the SQL of a block; return its first rows and the number of all.
 
     Raises QueryFailed if it fails, takes too long, returns a value that Python cannot hold, or reads the ledger of an
-    untrusted role. A lost connection raises the driver's error.
+    untrusted role. A lost connection raises the driver's error. With `count` false the total is that of the first rows.
     """
+    with _asked(connection, sql, timeout_s, behind) as first:
+        if engine_of(connection).IS_FILE:
+            return _counted_here(_execute(connection, ledger_names(sql)), most)
+        if explains(sql, "postgresql"):
+            return _counted_here(_execute(connection, first + sql), most)
+        return _counted_there(connection, first, sql, most, count=count)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The verdict that a compiled check returned."""
+
+    outcome: Outcome
+    message: str
+    rows: int
+    observed: dict[str, Json]
+
+
+def read_verdict(
+    connection: Connection, check: CompiledCheck, timeout_s: float, *, behind: HeldSavepoint | None = None
+) -> Answer:
+    """Run a compiled check; raises QueryFailed as `read` does."""
+    with _asked(connection, check.verdict, timeout_s, behind) as first:
+        found = _execute(connection, first + check.verdict)
+        columns = tuple(found.keys())
+        row = rows_of(found)(found.one())
+    return answer_of(check, columns, row)
+
+
+def answer_of(check: CompiledCheck, columns: Sequence[str], row: Sequence[object]) -> Answer:
+    """Make the answer of the row of a compiled check: on PostgreSQL the observed row is JSON, on SQLite its columns."""
+    rows = int(str(row[2]))
+    observed: dict[str, Json] = {ROWS: rows} if check.counts_rows or rows != 1 else {}
+    if columns[3:] != ("observed",):
+        if several := next((name for name in columns[3:] if name.endswith(":1")), None):
+            raise QueryFailed(
+                f"the query returns column {several.removesuffix(':1')} more than once: rename one of them"
+            )
+        observed |= as_record(columns[3:], row[3:]) if rows == 1 else {}
+    elif row[3] is not None:
+        observed |= as_recorded(json.loads(str(row[3]), parse_float=Decimal))
+    return Answer(Outcome(str(row[0])), escaped(str(row[1])), rows, observed)
+
+
+@contextmanager
+def _asked(connection: Connection, sql: str, timeout_s: float, behind: HeldSavepoint | None) -> Iterator[str]:
+    """Guard a query, and turn its errors into QueryFailed; yields the beginning of its message."""
     began = time.monotonic()
     with guarded(connection, timeout_s, behind) as first:
         try:
-            if engine_of(connection).IS_FILE:
-                return _counted_here(_execute(connection, ledger_names(sql)), most)
-            if reads_ledger(sql) and not (behind and behind.trusted):
+            if not engine_of(connection).IS_FILE and reads_ledger(sql) and not (behind and behind.trusted):
                 foreign = _execute(connection, first + foreign_owner_query()).first()
                 if foreign is not None:
                     raise QueryFailed(MESSAGE % tuple(foreign))
                 if behind:
                     behind.trusted = True
-            if explains(sql, "postgresql"):
-                return _counted_here(_execute(connection, first + sql), most)
-            return _counted_there(connection, first, sql, most)
+            yield first
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise
@@ -159,7 +219,8 @@ def explain(error: DBAPIError, timeout_s: float, after_s: float | None = None) -
     if code is None and isinstance(error, DataError):  # psycopg 3, of a time that Python does not have
         return _unreadable(text)
     kept = re.split(r"\n(?:LINE \d+:|CONTEXT:)", text)[0]
-    return explain_missing_ledger(" ".join(kept.split()), code)
+    kept = explain_missing_ledger(" ".join(kept.split()), code)
+    return next((re.sub(said, better, kept) for said, better in ERRORS if re.fullmatch(said, kept)), kept)
 
 
 def _unreadable(why: str) -> str:
@@ -187,13 +248,13 @@ def _counted_here(found: Found, most: int) -> QueryResult:
     return QueryResult(columns, tuple(rows), total)
 
 
-def _counted_there(connection: Connection, first: str, sql: str, most: int) -> QueryResult:
+def _counted_there(connection: Connection, first: str, sql: str, most: int, *, count: bool) -> QueryResult:
     """Read one row more than is shown: if it exists, the server counts all rows."""
     found = _execute(connection, first + _FIRST.format(sql=sql, most=most + 1))
     columns, as_tuple = tuple(found.keys()), rows_of(found)
     rows = [as_tuple(row) for row in found.fetchall()]
     total = len(rows)
-    if total > most:
+    if total > most and count:
         total = max(total, int(str(_execute(connection, _COUNT.format(sql=sql)).scalar_one())))
     return QueryResult(columns, tuple(rows[:most]), total)
 

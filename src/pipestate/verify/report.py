@@ -21,6 +21,7 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | Non
 SHOWN_LENGTH = 80
 # Control characters, line breaks of any kind, half surrogates, and marks that turn the direction of text.
 _UNSEEN = re.compile(rf"[\x00{OBEYED}\ud800-\udfff]")
+_MOMENT = re.compile(r"^(?P<begin>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?P<fraction>\.\d{1,6})?(?P<zone>\+00:00)?$")
 MOST_NESTED = 50
 LONGEST_ADVICE = 200
 NO_BLOCKING = "no blocking check applies here"
@@ -243,6 +244,23 @@ def advice_line(advice: Advice) -> str:
 def as_record(columns: Sequence[str], row: Sequence[object]) -> dict[str, Json]:
     """Return a row by column: an observation, or a line of evidence."""
     return {column: json_safe(value) for column, value in zip(columns, row, strict=True)}
+
+
+def as_recorded(observed: Mapping[str, object]) -> dict[str, Json]:
+    """Return a row that the server wrote as JSON: numbers and times as those that a driver read.
+
+    >>> as_recorded({"at": "2026-01-01T00:00:00.5+00:00", "pct": Decimal("1.50"), "note": "a"})
+    {'at': '2026-01-01T00:00:00.500000Z', 'pct': 1.5, 'note': 'a'}
+    """
+    return {
+        name: _MOMENT.sub(_as_read, value) if isinstance(value, str) else json_safe(value)
+        for name, value in observed.items()
+    }
+
+
+def _as_read(found: re.Match[str]) -> str:
+    fraction = found["fraction"]
+    return found["begin"] + (fraction.ljust(7, "0") if fraction else "") + ("Z" if found["zone"] else "")
 
 
 def json_safe(value: object, depth: int = 0) -> Json:

@@ -5,12 +5,15 @@ none of them. A connection that fails is left out.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count, groupby
 from queue import Empty, SimpleQueue
 from threading import Event, Lock, Thread, current_thread
+from types import MappingProxyType
+from typing import Any
 
 from sqlalchemy import URL, Connection
 
@@ -19,39 +22,39 @@ from pipestate.database import connections as db
 from pipestate.database.connections import engine_of
 from pipestate.database.interrupt import stopped_together
 from pipestate.database.urls import shown
+from pipestate.plan.compile import CompiledCheck
 from pipestate.project.graph import Position
-from pipestate.runbook.model import Advice, Check, SignOff
-from pipestate.verify.checks import (
-    Judgement,
-    Phases,
-    SelectedCheck,
-    explain_signoff,
-    judge,
-    select_checks,
-    signoff_check,
+from pipestate.runbook.model import Advice, SignOff
+from pipestate.verify.checks import Phases, SelectedCheck, select_checks
+from pipestate.verify.read import (
+    Answer,
+    HeldSavepoint,
+    QueryFailed,
+    QueryResult,
+    fence,
+    read,
+    read_verdict,
 )
-from pipestate.verify.read import HeldSavepoint, QueryFailed, QueryResult, fence, read
 from pipestate.verify.report import (
     DatabaseInfo,
     Gate,
+    Json,
     Outcome,
     PhaseReport,
     Report,
     RunbookReport,
     Verdict,
+    as_record,
     gate_of,
+    shortened,
 )
-from pipestate.verify.session_safety import (
-    read_session_safety,
-    reads_ledger,
-    set_file_hashes,
-    set_version_table,
-)
+from pipestate.verify.report import shown as shown_value
+from pipestate.verify.session_safety import read_session_safety, set_file_hashes, set_version_table
 
 DEFAULT_TIMEOUT_S = 30.0
 EVIDENCE_ROWS = 10
 ALONE_S = 0.5  # after this time other connections join a run
-NO_ROW, NOTHING_RECORDED = "no row, ", "nothing recorded yet, "  # the second of a check on the ledger
+FIRST_ROW = 200  # characters of the first row in a message
 NOTHING = QueryResult((), (), 0)
 
 
@@ -73,7 +76,7 @@ def verify_on(
     two phases share is read once.
     """
     started_at, start = datetime.now(UTC), time.perf_counter()
-    known: dict[str, QueryResult] = {}
+    known: dict[str, Any] = {}
     dialect = url.get_backend_name()
     selected = [
         each for runbook, phase in phases for each in select_checks(runbook, phase, position, dialect)
@@ -133,67 +136,101 @@ def run_check(
     timeout_s: float,
     *,
     evidence: bool = True,
-    known: dict[str, QueryResult] | None = None,
+    known: dict[str, Any] | None = None,
     most: int = EVIDENCE_ROWS,
     behind: HeldSavepoint | None = None,
 ) -> Verdict:
-    """Run one check; an error becomes its verdict. `known` has the results of this snapshot by their SQL."""
-    written = selected.check
-    here = {"runbook": selected.runbook.name, "phase": selected.phase.name}
-    check = written if isinstance(written, Check) else signoff_check(written, connection.dialect.name, **here)
+    """Run one compiled check; an error becomes its verdict. `known` has the answers of this snapshot by their SQL."""
     if selected.skipped is not None:
-        return make_verdict(selected, check, Judgement(Outcome.SKIPPED, {}, selected.skipped), 0.0)
-    start = time.perf_counter()
-    result = NOTHING
+        return make_verdict(selected, Outcome.SKIPPED, selected.skipped)
+    known = {} if known is None else known
+    check, start = selected.compiled(connection.dialect.name), time.perf_counter()
     try:
-        known = {} if known is None else known
-        if check.sql not in known:
-            known[check.sql] = read(connection, check.sql, timeout_s, most=most, behind=behind)
-        result = known[check.sql]
-        judgement = judge(check.require, result)
-        if isinstance(written, SignOff):
-            judgement = explain_signoff(written, judgement, **here)
+        if check.verdict not in known:
+            known[check.verdict] = read_verdict(connection, check, timeout_s, behind=behind)
+        answer: Answer = known[check.verdict]
     except QueryFailed as error:
-        judgement = Judgement(Outcome.ERRORED, {}, str(error))
-    shown_rows = NOTHING
-    if evidence and judgement.outcome is Outcome.FAILED:
-        # Rows of its evidence, else its own if it counts rows. A query that fails here does not hide the verdict.
-        explained = check.evidence_for(connection.dialect.name)
-        if explained is None or check.require.shows_own_rows:
-            shown_rows = result if check.require.counts_rows else NOTHING
-        else:
-            try:
-                shown_rows = read(connection, explained.sql, timeout_s, most=most, behind=behind)
-            except QueryFailed as error:
-                shown_rows = QueryResult(("error",), ((str(error),),), 1)
-    return make_verdict(selected, check, judgement, (time.perf_counter() - start) * 1000, shown_rows)
+        return make_verdict(selected, Outcome.ERRORED, str(error), duration_ms=_since(start))
+    rows = NOTHING
+    if evidence and answer.outcome is Outcome.FAILED and check.evidence is not None:
+        if check.evidence not in known:
+            known[check.evidence] = read_evidence(connection, check, timeout_s, most=most, behind=behind)
+        rows = known[check.evidence]
+    return judged(selected, check, answer, rows, duration_ms=_since(start))
+
+
+def read_evidence(
+    connection: Connection,
+    check: CompiledCheck,
+    timeout_s: float,
+    *,
+    most: int = EVIDENCE_ROWS,
+    behind: HeldSavepoint | None = None,
+) -> QueryResult:
+    """Read the rows that show why a check failed; a query that fails does not hide the verdict."""
+    try:
+        count = not check.shows_own_rows
+        return read(connection, str(check.evidence), timeout_s, most=most, behind=behind, count=count)
+    except QueryFailed as error:
+        return QueryResult(("error",), ((str(error),),), 1)
+
+
+def judged(
+    selected: SelectedCheck,
+    check: CompiledCheck,
+    answer: Answer,
+    rows: QueryResult = NOTHING,
+    *,
+    duration_ms: float = 0.0,
+) -> Verdict:
+    """Make the verdict of an answer, with its evidence; rows that are the fault themselves are counted and shown."""
+    observed, message, total = answer.observed, answer.message, rows.total
+    if check.shows_own_rows and rows.rows:
+        message, total = f"{message}; first: {_first_of(rows)}", max(answer.rows, total)
+        observed = observed | as_record(rows.columns, rows.rows[0]) if answer.rows == 1 else observed
+    return replace(
+        make_verdict(selected, answer.outcome, message, observed, duration_ms=duration_ms),
+        evidence=rows.records(),
+        evidence_rows=total,
+    )
 
 
 def make_verdict(
     selected: SelectedCheck,
-    check: Check,
-    judgement: Judgement,
-    duration_ms: float,
-    evidence: QueryResult = NOTHING,
+    outcome: Outcome,
+    message: str,
+    observed: Mapping[str, Json] = MappingProxyType({}),
+    *,
+    duration_ms: float = 0.0,
 ) -> Verdict:
-    written, message = selected.check, judgement.message
-    if message.startswith(NO_ROW) and reads_ledger(check.sql):
-        message = message.replace(NO_ROW, NOTHING_RECORDED, 1)
+    written = selected.check
     advice = Advice(written.text, selected.source) if isinstance(written, SignOff) else written.advice
     return Verdict(
-        check.id,
-        judgement.outcome,
-        check.level,
-        check.require.text,
-        judgement.observed,
+        written.id,
+        outcome,
+        written.level,
+        f"people >= {written.people}" if isinstance(written, SignOff) else written.require.text,
+        observed,
         message,
         selected.source,
         round(duration_ms, 1),
-        evidence.records(),
-        evidence.total,
-        selected.block,
-        advice if judgement.outcome in (Outcome.FAILED, Outcome.ERRORED) else None,
+        block=selected.block,
+        advice=advice if outcome in (Outcome.FAILED, Outcome.ERRORED) else None,
     )
+
+
+def _first_of(rows: QueryResult) -> str:
+    """Write the first row."""
+    first = [pair for pair in zip(rows.columns, rows.rows[0], strict=True) if pair[1] is not None]
+    named = len(rows.columns) > 1
+    listed = ", ".join(
+        f"{name} {shown_value(value)}" if named else shown_value(value) for name, value in first
+    )
+    return shortened(listed or "NULL", FIRST_ROW)
+
+
+def _since(start: float) -> float:
+    return (time.perf_counter() - start) * 1000
 
 
 def share_out(

@@ -8,6 +8,7 @@ from rich.text import Text
 from pipestate.cli.formats.layout import Line, label
 from pipestate.cli.formats.verify import GATES, STYLES, without_first_row
 from pipestate.core.text import listed, many, plain
+from pipestate.plan.compile import written
 from pipestate.project.find import Calls
 from pipestate.status.model import (
     ClosedRecord,
@@ -20,7 +21,6 @@ from pipestate.status.model import (
     Soak,
 )
 from pipestate.status.opening import days, lasting, on
-from pipestate.verify.checks import written
 from pipestate.verify.report import Gate, Outcome, Verdict, shortened
 
 GOOD, BAD, ODD = "green", "bold red", "yellow"
