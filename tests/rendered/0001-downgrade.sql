@@ -404,7 +404,7 @@ BEGIN
    WHERE l.name !~ '\._pipestate_\d+_0$' AND (NOT own OR l.name !~ '^pipestate[._]');  -- a restore drops its mark
   IF found IS NOT NULL AND mode = 'refuse' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the %1$s of revision %2$s loses %3$s, so it was rolled back. To go on, %4$swrite the script with a reason: '
+      'the %1$s of revision %2$s loses %3$s, so this transaction is rolled back; earlier COMMITs stay. To go on, %4$swrite the script with a reason: '
       'alembic -x force="reason" %1$s ... --sql', direction, revision, said, CASE direction WHEN 'upgrade' THEN
       'put it behind a gate: pipestate revision --contract RUNBOOK/PHASE' || coalesce(options, '') || '; or ' ELSE '' END);
   ELSIF found IS NOT NULL AND mode <> 'allow' THEN
@@ -511,7 +511,7 @@ BEGIN
     WHERE n.nspname IN ('pipestate', 'pipestate_archive');
   IF ledger.stranger IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', ledger.stranger, current_user);
-  ELSIF ledger.functions IS DISTINCT FROM 'abea0d664cb32356586c06e9cb69dd87ff893df2d984ad6bafb622d4a0765e58' THEN
+  ELSIF ledger.functions IS DISTINCT FROM 'ffbd7bc5393d6df9013a00261da749c93bd557f7e11188726cc713427e85f3e9' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
   END IF;
   PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);

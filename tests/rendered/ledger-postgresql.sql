@@ -1199,7 +1199,7 @@ DECLARE
 BEGIN
   wrong := coalesce(wrong, E'\n  none of its checks applies here and blocks: nothing to ask is closed');
   IF is_closed AND NOT is_forced AND is_enforced THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate %s is closed, so nothing of this revision was done:%s -- '
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate %s is closed, so this transaction is rolled back; earlier COMMITs stay:%s -- '
       'to look closer: pipestate verify %s --phase %s', gate, wrong, state ->> 'runbook', state ->> 'phase');
   END IF;
   IF is_closed AND state -> 'failing' IS NULL THEN
@@ -1808,7 +1808,7 @@ BEGIN
    WHERE l.name !~ '\._pipestate_\d+_0$' AND (NOT own OR l.name !~ '^pipestate[._]');  -- a restore drops its mark
   IF found IS NOT NULL AND mode = 'refuse' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the %1$s of revision %2$s loses %3$s, so it was rolled back. To go on, %4$swrite the script with a reason: '
+      'the %1$s of revision %2$s loses %3$s, so this transaction is rolled back; earlier COMMITs stay. To go on, %4$swrite the script with a reason: '
       'alembic -x force="reason" %1$s ... --sql', direction, revision, said, CASE direction WHEN 'upgrade' THEN
       'put it behind a gate: pipestate revision --contract RUNBOOK/PHASE' || coalesce(options, '') || '; or ' ELSE '' END);
   ELSIF found IS NOT NULL AND mode <> 'allow' THEN
@@ -2685,6 +2685,9 @@ BEGIN
     PERFORM pipestate.refuse(pg_catalog.format('%s has %s again, made since the downgrade of revision %s hid the former column: '
       'rename or drop the new one, then run the same again', the_table, again, the_revision));
   END IF;
+  -- Rows that were written since get the defaults, which hidden columns do not have.
+  CALL pipestate.begin_restore(the_revision, the_table, path, '{}', NULL, '', false);
+  CALL pipestate.fill(false);
   CALL pipestate.restore_columns(the_revision, the_table, path);
   CALL pipestate.validate_restored(the_revision, 'columns', the_table, path);
   CALL pipestate.end_restore(the_revision, 'columns', the_table, path);
@@ -3036,7 +3039,7 @@ BEGIN
   END IF;
   fault := pipestate.columns_fault(the_relation, the_columns, the_triggers, true);
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   n := nextval('pipestate.soft_drop_id_seq');
   SELECT jsonb_agg(jsonb_build_object('name', attname, 'hidden', format('_pipestate_%s_%s', n, i), 'number', attnum,
@@ -3242,7 +3245,7 @@ BEGIN
   END IF;
   fault := pipestate.tables_fault(there, '{}');
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   FOR one IN SELECT name, relation FROM unnest(the_names, the_relations) AS t (name, relation) WHERE relation IS NOT NULL LOOP
     n := nextval('pipestate.soft_drop_id_seq');
@@ -3323,7 +3326,7 @@ BEGIN
   PERFORM pipestate.require_gate(the_revision, ARRAY[the_relation]);
   fault := pipestate.columns_fault(the_relation, the_columns, the_triggers, false);
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   PERFORM pipestate.require_backup(the_relation, pipestate.numbers_of(the_relation, the_columns), has_backup);
   FOR item IN SELECT tgname, tgrelid::regclass AS relation FROM pg_trigger
@@ -3355,7 +3358,7 @@ BEGIN
   PERFORM pipestate.require_gate(the_revision, there);
   fault := pipestate.tables_fault(there, '{}');
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   PERFORM pipestate.require_backup(relation, '{}', has_backup) FROM unnest(there) AS relation;
   EXECUTE format('DROP TABLE %s', array_to_string(there, ', '));

@@ -21,7 +21,7 @@ from pipestate.project.phases import resolve_opens
 from pipestate.project.revision_files import read_migrations
 from pipestate.project.version_table import Locator, locator, set_found_version_table
 from pipestate.runbook.model import Runbook
-from pipestate.status.obstacles import find_obstacles
+from pipestate.status.obstacles import with_obstacles
 from pipestate.status.plan import plan
 from pipestate.verify.checks import Phases, find_phases
 from pipestate.verify.read import explain, guarded
@@ -163,13 +163,13 @@ def _evaluate(request: FleetRequest, tenant: Tenant, finished: Collection[str]) 
             connection, tenant.url, phases, position, timeout_s=request.timeout_s, evidence=False
         )
         if request.of_gate or request.calls is not None:
-            obstacles = find_obstacles(connection, request.locate.migrations, position.applied, report)
-            report = replace(report, of_gate=request.of_gate, warnings=(*report.warnings, *obstacles))
+            report = with_obstacles(connection, request.locate.migrations, position, report)
+            report = replace(report, of_gate=request.of_gate)
         answer = _answer(tenant, report, edited_files(connection, position))
         if request.compare:
             answer = _compared(connection, request, tenant, answer)
     if request.calls is not None:
-        found = plan(request.locate.migrations, replace(report, obstacles=obstacles), request.calls)
+        found = plan(request.locate.migrations, report, request.calls)
         waiting = tuple(step.revision for step in found.steps if not step.applied)
         answer = replace(answer, pending=waiting, next=found.advice, exit_code=0)
     if request.record:

@@ -138,17 +138,22 @@ TOO_LATE = (
     "guard(context) stands behind context.configure(...), so this run was not guarded: {ran}. Put it at the top "
     "of env.py, at module level"
 )
+OUTSIDE = (
+    "guard(context) works only in env.py: a program calls guard(environment) with its EnvironmentContext"
+)
 ARCHIVE = "pipestate_archive"
 # Names of soft-dropped columns, of objects that remain on them, and of their marker.
 HIDDEN = re.compile(r"_pipestate_\d+_")
 
 
 def guard(context: Any, *, since: str | None = None) -> None:
-    """Guard each configuration of this env.py; `context` is `alembic.context`.
+    """Guard each configuration of this env.py; `context` is `alembic.context`, or a program's EnvironmentContext.
 
     Revisions up to `since` may lose data: for databases that replay old migrations.
     """
     environment = environment_of(context)
+    if not isinstance(environment, EnvironmentContext):
+        raise MigrationError(OUTSIDE)
     if is_configured(environment):
         raise MigrationError(TOO_LATE.format(ran=describe_unguarded(environment)))
     configure = environment.configure

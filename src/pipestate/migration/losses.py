@@ -37,12 +37,16 @@ class LossKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One object that existed before a step and is absent after it. `rows` is the planner's estimate."""
+    """One object that existed before a step and is absent after it.
+
+    `rows` is the planner's estimate; `is_archived`: this step has copied the values into the archive of SQLite.
+    """
 
     kind: LossKind
     name: str
     rows: int | None = None
     detail: str = ""
+    is_archived: bool = False
 
     @property
     def table(self) -> str:
@@ -214,11 +218,12 @@ def _is_own(step: RevisionStep, loss: Loss) -> bool:
     """Say whether a helper drops an object that pipestate itself created: it checks the rows first.
 
     A restore drops its mark, or its copy, after it has restored the values. That is the downgrade of a contract, or
-    the upgrade after a downgrade that hid columns. `remove_ledger` keeps a ledger in use.
+    the upgrade after a downgrade that hid columns. `remove_ledger` keeps a ledger in use. A downgrade that hides
+    columns on SQLite copies them into the archive.
     """
     copy = rf"{SCHEMA}_archive_.+_columns_{re.escape(step.revision.revision)}"
     restored = _MARKER.search(loss.name) or re.fullmatch(copy, loss.name)
-    own = restored or (not step.is_upgrade and loss.name.startswith(OWN))
+    own = restored or (not step.is_upgrade and (loss.is_archived or loss.name.startswith(OWN)))
     return bool(own) and imports_pipestate(Path(step.revision.path))
 
 

@@ -36,6 +36,7 @@ from pipestate.migration.statements import (
     first_word,
     kind_of,
     may_lose,
+    only_reads,
     say_when_long,
 )
 
@@ -43,7 +44,6 @@ NO_BLOCK, ENDS_ITSELF = "25001", "2D000"
 # Texts that describe a loss; inserted rows do not.
 _LOSING = re.compile(r"(?i)\b(alter|truncate|rename|using|delete|select)\b")
 _LONGEST_TEXT = 20_000
-_READING = ("SELECT", "SHOW", "SET", "PRAGMA", "VALUES", "EXPLAIN", "SAVEPOINT", "RELEASE")
 
 
 def run_guarded(
@@ -255,7 +255,7 @@ class GuardedStep:
             self.patience.timeout_is_own = True
         if fault := self.engine.prepare_statement(self.connection, statement, self.before, self.run.memory):
             raise MigrationError(f"revision {self.step.revision.revision} {fault}")
-        if first_word(statement) not in _READING:
+        if not only_reads(statement[:_LONGEST_TEXT]):
             self.pending.append(f"`{short(statement)}`")
         if _LOSING.search(statement, 0, _LONGEST_TEXT):
             self.statements.append(statement[:_LONGEST_TEXT])

@@ -133,7 +133,7 @@ def test_a_check_that_turns_by_the_upgrade_stops_the_fleet(shop: Project, crm: D
     """A revision that changes what a phase needs is well for Alembic, and not for the wave."""
     add(crm, "t_one", "t_two")
     upgraded(shop, [line(crm)], "b2")
-    crm.run(*(f"INSERT INTO {name}.approvals VALUES ('drop log')" for name in ("t_one", "t_two")))
+    crm.run(*(f"INSERT INTO {name}.approvals VALUES ('drop log'), ('other')" for name in ("t_one", "t_two")))
     (shop.scripts / "versions" / "x9_fresh.py").write_text(
         'from alembic import op\n\nrevision = "x9"\ndown_revision = "b2"\n\n\n'
         'def upgrade() -> None:\n    op.execute("UPDATE approvals SET what = NULL")\n'
