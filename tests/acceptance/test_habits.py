@@ -212,7 +212,7 @@ def test_files_in_a_directory_of_their_year(tmp_path: Path) -> None:
     assert "Revises: b2" in ledger.read_text()
     argv = ["pipestate", "revision", "--contract", "orders2/readiness", "--drop-table", "t_a1"]
     said = must(run_program(argv, cwd=root, environment=os.environ))
-    assert "readiness opens" in said
+    assert "readiness guards" in said
 
 
 FROM_CODE = """
