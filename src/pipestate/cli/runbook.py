@@ -157,7 +157,7 @@ def _lines(runbook: "Runbook", phase: "Phase", dialect: str) -> Iterator[str]:
 
 
 def _check(runbook: "Runbook", check: "Check | SignOff", dialect: str) -> Iterator[str]:
-    from pipestate.plan.compile import written
+    from pipestate.core.text import written
     from pipestate.runbook.model import SignOff
 
     if isinstance(check, SignOff):

@@ -299,3 +299,14 @@ def parse_since(text: str, *, now: datetime) -> datetime:
         return now - parse_age(text, option="--since", units="ywdhm")
     except (ConfigError, OverflowError) as error:
         raise ConfigError(_NO_MOMENT.format(text=text)) from error
+
+
+def written(duration: timedelta) -> str:
+    """
+    >>> written(timedelta(hours=24)), written(timedelta(days=7)), written(timedelta(minutes=30))
+    ('24h', '7d', '30m')
+    """
+    minutes = int(duration.total_seconds() // 60)
+    if minutes % (24 * 60) == 0 and minutes > 24 * 60:
+        return f"{minutes // (24 * 60)}d"
+    return f"{minutes // 60}h" if minutes % 60 == 0 else f"{minutes}m"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
+from pipestate.core.text import written
 from pipestate.runbook.criterion import ROWS, Comparison, Requirement, literal
 from pipestate.runbook.model import POSTGRESQL, SQLITE, Check, SignOff
 from pipestate.runbook.variants import as_read_by
@@ -79,17 +80,6 @@ def _compile_sign_off(signoff: SignOff, dialect: str, runbook: str, phase: str) 
     )
     evidence = f"SELECT person, signed_at, note {signed} ORDER BY signed_at DESC LIMIT 3"
     return CompiledCheck(as_read_by(dialect, verdict), evidence, counts_rows=False, shows_own_rows=False)
-
-
-def written(duration: timedelta) -> str:
-    """
-    >>> written(timedelta(hours=24)), written(timedelta(days=7)), written(timedelta(minutes=30))
-    ('24h', '7d', '30m')
-    """
-    minutes = int(duration.total_seconds() // 60)
-    if minutes % (24 * 60) == 0 and minutes > 24 * 60:
-        return f"{minutes // (24 * 60)}d"
-    return f"{minutes // 60}h" if minutes % 60 == 0 else f"{minutes}m"
 
 
 class Dialect(Protocol):

@@ -9,16 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from pipestate.core.errors import PipestateError
+from pipestate.core.text import parse_age
 from pipestate.runbook.markdown import Block, FrontMatter, Heading
 from pipestate.runbook.model import Findings, is_id
+from pipestate.runbook.soak import GAP, SoakRule
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
 TRUE = ("true", "yes", "on")
+PHASE_KEYS = ("from", "until", "opens", "soak", "of", "gap")
 FORM = "begin the file with `---`, `runbook: its-name`, `phases:` and their names, `---`"
 
 
@@ -30,6 +35,7 @@ class PhaseHeader:
     from_: str | None = None
     until: str | None = None
     opens: tuple[str, ...] = ()
+    soak: SoakRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +102,32 @@ class _Reader:
             if not is_id(name):
                 self.fault(key, f"phase `{name}`: a name is lower-case letters, digits and hyphens")
             bare = value.value in ("", "null", "~")
-            fields = {} if bare else self.fields(value, f"phase {name}", ("from", "until", "opens"))
+            fields = {} if bare else self.fields(value, f"phase {name}", PHASE_KEYS)
             from_, until = (self.text(key, fields.get(key)) for key in ("from", "until"))
             opens = tuple(self.revisions(fields["opens"])) if "opens" in fields else ()
-            phases[name] = PhaseHeader(key.start_mark.line + self.offset, from_, until, opens)
+            line, soak = key.start_mark.line + self.offset, self.soak(fields)
+            phases[name] = PhaseHeader(line, from_, until, opens, soak)
         return phases
+
+    def soak(self, fields: dict[str, Node]) -> SoakRule | None:
+        for key in ("of", "gap"):
+            if key in fields and "soak" not in fields:
+                self.fault(fields[key], f"`{key}:` belongs to a `soak:`: write both, as soak: 7d")
+        length, gap = self.age("soak", fields), self.age("gap", fields)
+        if length is None:
+            return None
+        line = fields["soak"].start_mark.line + self.offset
+        return SoakRule(line, length, self.text("of", fields.get("of")), gap or GAP)
+
+    def age(self, key: str, fields: dict[str, Node]) -> timedelta | None:
+        written = self.text(key, fields.get(key))
+        try:
+            if written is None or (age := parse_age(written)):
+                return age if written is not None else None
+        except PipestateError:
+            pass
+        self.fault(fields[key], f"`{key}: {written}`: write a time, as 7d or 48h")
+        return None
 
     def revisions(self, node: Node) -> Iterator[str]:
         if isinstance(node.value, str) or any(isinstance(item, tuple) for item in node.value):

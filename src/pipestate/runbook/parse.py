@@ -37,6 +37,7 @@ from pipestate.runbook.model import (
     ids_of,
     is_variant,
 )
+from pipestate.runbook.soak import SoakRule, soak_check
 from pipestate.runbook.unread import report_hidden, report_outside
 from pipestate.runbook.variants import join
 
@@ -59,8 +60,8 @@ def build_phase(
         if isinstance(part, SignOff):
             checks.append(part)
         elif isinstance(part, Check):
-            own = (each for each in evidence if part.id in each.check_ids and _share_an_engine(part, each))
-            checks.append(replace(part, evidence=tuple(own)))
+            own = [each for each in evidence if part.id in each.check_ids and _share_an_engine(part, each)]
+            checks.append(replace(part, evidence=tuple(own) or part.evidence))
         elif isinstance(part, Again):
             checks += resolve_again(part, earlier, found)
     name = section.name or ""
@@ -253,10 +254,29 @@ def _phases(
             report_outside(section, found)
             continue
         about = header.phases.get(section.name, PhaseHeader(section.line))
-        parts = list(_parts(section, found))
+        parts = [*_parts(section, found), *_soaked(about.soak, header, section.name, found)]
         beside_it = variants.get(section.name, [])
         earlier.append(build_phase(section, about, parts, beside_it, tuple(earlier), found))
         yield earlier[-1]
+
+
+def _soaked(rule: SoakRule | None, header: Header, phase: str, found: Findings) -> Iterator[Part]:
+    """Make the check of a phase with `soak:`; it reads the records of another phase of the runbook."""
+    names = list(header.phases)
+    if rule is None or phase not in names:
+        return
+    place = names.index(phase)
+    of = rule.of or (names[place - 1] if place else None)
+    if of is None:
+        found.add(
+            rule.line,
+            f"phase {phase} is the first, so its `soak:` needs `of:`, the phase that must stay open",
+        )
+    elif of not in names or of == phase:
+        others = ", ".join(name for name in names if name != phase) or "none"
+        found.add(rule.line, f"`of: {of}` is no other phase of this runbook; there are {others}")
+    else:
+        yield soak_check(rule, of, runbook=header.name, path=found.path)
 
 
 def _parts(section: Section, found: Findings, runbook: str | None = None) -> Iterator[Part]:

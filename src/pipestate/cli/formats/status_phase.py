@@ -7,8 +7,7 @@ from rich.text import Text
 
 from pipestate.cli.formats.layout import Line, label
 from pipestate.cli.formats.verify import GATES, STYLES, without_first_row
-from pipestate.core.text import listed, many, plain
-from pipestate.plan.compile import written
+from pipestate.core.text import listed, many, plain, written
 from pipestate.project.find import Calls
 from pipestate.status.model import (
     ClosedRecord,
