@@ -123,7 +123,7 @@ def gate(
     with errors_for_machines(to, chosen):
         books = load_runbooks(to.project, phase)
         ask = partial(
-            check, to, books, [phase], timeout=timeout, jobs=jobs, trusting=False, command="gate", most=most
+            check, to, books, [phase], timeout=timeout, jobs=jobs, command="gate", most=most
         )
         report = ask() if wait is None else ask_until_open(ask, phase, wait)
     show(report, chosen, None, to.calls, verbose=verbose, most=most)
@@ -177,14 +177,10 @@ def check(
     *,
     timeout: float,
     jobs: int,
-    trusting: bool = True,
     command: str = "verify --phase",
     most: int | None = None,
 ) -> "Report":
-    """Run the checks of these runbooks, or of the named phases; refuse a runbook with a wrong `opens`.
-
-    Without `trusting`, refuse a database in which another role could forge answers, as a migration does.
-    """
+    """Run the checks of these runbooks, or of the named phases; refuse a runbook with a wrong `opens`."""
     from pipestate.database import connections as db
     from pipestate.ledger.contracts import without_ended_backfills
     from pipestate.ledger.drift import edited_files
@@ -192,14 +188,11 @@ def check(
     from pipestate.status.obstacles import find_obstacles
     from pipestate.verify.checks import find_phases
     from pipestate.verify.run import EVIDENCE_ROWS, verify_on
-    from pipestate.verify.session_safety import refuse_planted
 
     found = find_phases(books, names, lambda phase: to.calls.pipestate(f"{command} {phase}"))
     asked = dict.fromkeys(book for book, _ in found)
     phases = find_phases(resolve_opens(to.chain, asked, to.project.named), names)
     with stopwatch(CHECKING_AFTER_S) as tell, db.reader(to.url) as connection:
-        if not trusting:
-            refuse_planted(connection)
         position = to.locate(connection)
         edited = edited_files(connection, position)
         report = verify_on(

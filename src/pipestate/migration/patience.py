@@ -16,40 +16,17 @@ from sqlalchemy import Connection
 from sqlalchemy.util import await_only
 
 from pipestate.core.text import listed, plain
+from pipestate.database.drivers import ask_driver
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.run import GuardSettings, current_run
 from pipestate.runbook.statement import tokens
 
 
-def ask_driver(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
-    """Run a statement on a cursor of the driver; return the rows, if it has any."""
-    cursor: Any = connection.connection.cursor()
-    try:
-        cursor.execute(statement)
-        return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
-    finally:
-        cursor.close()
-
-
 def driver_state(error: BaseException) -> str | None:
     """Read the server's code for an error that the driver itself has raised."""
     state = getattr(error, "pgcode", None) or getattr(error, "sqlstate", None)
     return state if isinstance(state, str) else None
-
-
-def is_autocommit(connection: Connection) -> bool:
-    """Say whether the driver begins no transaction by itself."""
-    return getattr(connection.connection.dbapi_connection, "autocommit", False) is True
-
-
-def commits_by_itself(connection: Connection) -> bool:
-    """Say whether PostgreSQL would commit the next statement immediately: no transaction is open or begun."""
-    if not is_autocommit(connection):
-        return False
-    own: Any = connection.connection.driver_connection
-    inside = own.info.transaction_status if hasattr(own, "info") else own.is_in_transaction()
-    return not inside
 
 
 def called_code(connection: Connection, statement: str) -> str:

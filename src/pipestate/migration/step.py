@@ -13,6 +13,7 @@ from typing import Any
 from alembic.runtime.migration import MigrationContext, RevisionStep
 from sqlalchemy import Connection, event
 
+from pipestate.database.drivers import ask_driver, is_autocommit
 from pipestate.migration.engine import MigrationEngine, engine_of
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.losses import GuardedRun, decide
@@ -20,10 +21,8 @@ from pipestate.migration.patience import (
     LONGEST_STEP_S,
     LockTimeout,
     Patience,
-    ask_driver,
     called_code,
     driver_state,
-    is_autocommit,
     only_operations,
     short,
 )

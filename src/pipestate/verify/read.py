@@ -8,7 +8,7 @@ rows are counted while they are read.
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, CursorResult
@@ -19,10 +19,18 @@ from pipestate.database import connections as db
 from pipestate.database.connections import engine_of
 from pipestate.database.drivers import message, on_sqlite, planned_anew, rows_of, sqlstate
 from pipestate.database.interrupt import is_stopped
+from pipestate.database.postgresql import OWN_PATH
 from pipestate.runbook.statement import explains
 from pipestate.runbook.variants import ledger_names
 from pipestate.verify.report import Json, as_record
-from pipestate.verify.session_safety import MESSAGE, foreign_owner_query, reads_ledger
+from pipestate.verify.session_safety import (
+    MESSAGE,
+    USES_IMPOSTORS,
+    find_impostors,
+    foreign_owner_query,
+    reads_ledger,
+    schemas_with_impostors,
+)
 
 MORE_TIME = "--timeout; in migrations pipestate_timeout in alembic.ini"
 TOO_WIDE = "what the query returned does not fit into memory: have it return fewer or shorter values, as left(x, 200)"
@@ -117,10 +125,17 @@ def guarded(connection: Connection, timeout_s: float, behind: HeldSavepoint | No
 
 
 def read(
-    connection: Connection, sql: str, timeout_s: float, *, most: int, behind: HeldSavepoint | None = None
+    connection: Connection,
+    sql: str,
+    timeout_s: float,
+    *,
+    most: int,
+    behind: HeldSavepoint | None = None,
+    is_ours: bool = False,
 ) -> QueryResult:
     """Run the SQL of a block; return its first rows and the number of all.
 
+    A query of ours, as that of a sign-off, does not look at the project's search path.
     Raises QueryFailed if it fails, takes too long, returns a value that Python cannot hold, or reads the ledger of an
     untrusted role. A lost connection raises the driver's error.
     """
@@ -129,15 +144,22 @@ def read(
         try:
             if engine_of(connection).IS_FILE:
                 return _counted_here(_execute(connection, ledger_names(sql)), most)
-            if reads_ledger(sql) and not (behind and behind.trusted):
-                foreign = _execute(connection, first + foreign_owner_query()).first()
-                if foreign is not None:
-                    raise QueryFailed(MESSAGE % tuple(foreign))
+            is_new = reads_ledger(sql) and not (behind and behind.trusted)
+            if behind and (is_new or schemas_with_impostors(connection)):
+                db.send(connection, first.removesuffix("; "))  # the rollback to the savepoint, before a query of ours
+            if not is_ours and (found := find_impostors(connection, sql)):
+                raise QueryFailed(USES_IMPOSTORS.format(found=found))
+            if is_new:
+                if foreign := db.run_own(connection, foreign_owner_query()):
+                    raise QueryFailed(MESSAGE % tuple(foreign[0]))
                 if behind:
                     behind.trusted = True
             if explains(sql, "postgresql"):
                 return _counted_here(_execute(connection, first + sql), most)
-            return _counted_there(connection, first, sql, most)
+            if is_ours and behind:
+                first += f"SET LOCAL search_path = {OWN_PATH}; "
+            with engine_of(connection).own_path(connection) if is_ours and not behind else nullcontext():
+                return _counted_there(connection, first, sql, most)
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise

@@ -43,6 +43,7 @@ from pipestate.verify.report import (
 )
 from pipestate.verify.session_safety import (
     read_session_safety,
+    schemas_with_impostors,
     reads_ledger,
     set_file_hashes,
     set_version_table,
@@ -82,6 +83,7 @@ def verify_on(
 
     def prepare(connection: Connection) -> None:
         """Set the values that SQL cannot know: the hashes of the chain's files, and the version table."""
+        schemas_with_impostors(connection)
         set_file_hashes(connection, (each.check for each in selected), position.paths)
         set_version_table(connection, position.version_table)
 
@@ -143,12 +145,14 @@ def run_check(
     check = written if isinstance(written, Check) else signoff_check(written, connection.dialect.name, **here)
     if selected.skipped is not None:
         return make_verdict(selected, check, Judgement(Outcome.SKIPPED, {}, selected.skipped), 0.0)
-    start = time.perf_counter()
+    start, is_ours = time.perf_counter(), isinstance(written, SignOff)
     result = NOTHING
     try:
         known = {} if known is None else known
         if check.sql not in known:
-            known[check.sql] = read(connection, check.sql, timeout_s, most=most, behind=behind)
+            known[check.sql] = read(
+                connection, check.sql, timeout_s, most=most, behind=behind, is_ours=is_ours
+            )
         result = known[check.sql]
         judgement = judge(check.require, result)
         if isinstance(written, SignOff):
@@ -163,7 +167,9 @@ def run_check(
             shown_rows = result if check.require.counts_rows else NOTHING
         else:
             try:
-                shown_rows = read(connection, explained.sql, timeout_s, most=most, behind=behind)
+                shown_rows = read(
+                    connection, explained.sql, timeout_s, most=most, behind=behind, is_ours=is_ours
+                )
             except QueryFailed as error:
                 shown_rows = QueryResult(("error",), ((str(error),),), 1)
     return make_verdict(selected, check, judgement, (time.perf_counter() - start) * 1000, shown_rows)

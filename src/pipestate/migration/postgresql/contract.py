@@ -23,17 +23,20 @@ from pipestate.migration.request import OTHER_CASE, force_reason
 from pipestate.migration.run import current_run
 
 
-def require_runtime(revision: str) -> None:
-    """Refuse to continue without the ledger, with other functions than this pipestate's, or beside planted
-    names."""
+def require_runtime(drop: Drop) -> None:
+    """Refuse to continue without the ledger, with other functions than this pipestate's, or if another role could
+    replace a table or a function of the contract."""
     if sql.is_offline():
         calls.write_requirement()
     else:
         require_usable_ledger(op.get_bind())
-        current_run().compared_functions = current_run().revision
+        calls.functions_installed()
     reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
+    derived = [expression for part in drop.columns for expression in part.derived.values()]
+    derived += [each for table in drop.tables if table.derived for each in table.derived.columns.values()]
+    names = sql.dollar("\n".join([*(part.table for part in drop.parts), *derived]), "")
     sql.emit(
-        f"CALL pipestate.require_session({sql.literal(revision)}, pg_catalog.current_schemas(false), "
+        f"CALL pipestate.require_session({sql.literal(drop.revision)}, pg_catalog.current_schemas(false), {names}, "
         f"{reason})"
     )
 
@@ -72,7 +75,7 @@ def refuse_drop(drop: Drop) -> None:
 
     The soft drop repeats this check under its lock.
     """
-    require_runtime(drop.revision)
+    require_runtime(drop)
     faults = [
         f"pipestate.columns_fault({sql.regclass(some.table)}, {_array(some.columns)}, "
         f"{_array(drop.triggers)}, {drop.keep})"
@@ -132,7 +135,7 @@ def soft_drop(drop: Drop) -> None:
 
 def restore(drop: Drop) -> None:
     """Restore tables first: foreign keys of the columns may point at them."""
-    require_runtime(drop.revision)
+    require_runtime(drop)
     reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
     actor = "current_user" if sql.is_offline() else sql.literal(who())
     for part in drop.parts:

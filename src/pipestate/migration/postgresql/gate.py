@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.core.text import plain
+from pipestate.database.connections import run_own
 from pipestate.database.drivers import sqlstate, warnings_of
 from pipestate.ledger.functions import fault_of
 from pipestate.ledger.record import who
@@ -23,7 +24,7 @@ from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.gate import failed_rows, report_of
 from pipestate.migration.postgresql.calls import NO_RIGHTS
 from pipestate.migration.request import GateRequest, Tables, force_reason
-from pipestate.migration.run import read_settings, timeout_of
+from pipestate.migration.run import current_run, read_settings, timeout_of
 from pipestate.runbook.model import Check, SignOff
 from pipestate.verify.checks import Judgement, SelectedCheck, explain_signoff, signoff_check
 from pipestate.verify.read import NO_LEDGER
@@ -32,31 +33,30 @@ from pipestate.verify.run import NOTHING, make_verdict
 from pipestate.verify.session_safety import files_as_json, reads_rehearsals
 
 # Use the oid: a name in a schema that this role may not use is an error.
-MAY_USE = """(SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.bool_and(
-      pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT'))
-      AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid
-                      AND NOT pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
-    FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
-    WHERE n.nspname = 'pipestate' AND c.relname IN ('run', 'result') GROUP BY n.oid)"""
+MAY_USE = """SELECT current_user::text, has_schema_privilege(n.oid, 'USAGE') AND bool_and(
+      has_table_privilege(c.oid, 'SELECT') AND has_any_column_privilege(c.oid, 'INSERT'))
+      AND NOT EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = n.oid AND NOT has_function_privilege(p.oid, 'EXECUTE'))
+    FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid
+    WHERE n.nspname = 'pipestate' AND c.relname IN ('run', 'result') GROUP BY n.oid"""
 
 
-def ledger_fault(connection: Connection) -> str | None:
+def ledger_fault(connection: Connection, *, has_compared: bool = False) -> str | None:
     """Say why the ledger is missing, older, another role's or altered; None if it is intact."""
     try:
         require_trusted(connection)
     except PipestateError as error:
         return str(error)
-    return fault_of(connection) if has_ledger(connection) else NO_LEDGER
+    return fault_of(connection, has_compared=has_compared) if has_ledger(connection) else NO_LEDGER
 
 
 def require_usable_ledger(connection: Connection) -> None:
     """Refuse a ledger that is missing, older, another role's, altered, or closed to this role."""
-    if fault := ledger_fault(connection):
+    if fault := ledger_fault(connection, has_compared=current_run().has_compared):
         raise ConfigError(fault)
-    query = f"SELECT pg_catalog.quote_ident(current_user::text), {MAY_USE}"
-    role, may = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()
+    current_run().has_compared = True
+    ((role, may),) = run_own(connection, MAY_USE)
     if not may:
-        raise MigrationError(NO_RIGHTS.format(role=role))
+        raise MigrationError(NO_RIGHTS.format(role=role, literal=sql.literal(role)))
 
 
 # Calls of a gate to the server: the same text online and in a script. The procedures are in
@@ -99,6 +99,8 @@ def call_evaluate(request: GateRequest, asked: SelectedCheck, number: int) -> st
     ]
     if asked in request.again:
         arguments.append("again => true")
+    if isinstance(asked.check, SignOff):
+        arguments.append("is_ours => true")
     if asked.check.level != "block":
         arguments.append(f"level => {text(asked.check.level)}")
     return f"CALL pipestate.evaluate_check({', '.join(arguments)})"

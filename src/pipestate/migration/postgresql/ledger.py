@@ -5,7 +5,7 @@ from collections.abc import Callable
 from alembic import op
 from sqlalchemy import Connection, text
 
-from pipestate.ledger.functions import assertion, fault_of, remove_block
+from pipestate.ledger.functions import fault_of, remove_block, require_version
 from pipestate.ledger.install import DECLARE, block
 from pipestate.ledger.record import WRITTEN_BY_ITSELF
 from pipestate.ledger.state import LedgerState, look
@@ -31,7 +31,7 @@ DROP_EMPTY_SCHEMA = f"""  IF to_regnamespace('{SCHEMA}') IS NOT NULL AND NOT EXI
 def install_ledger() -> None:
     """Install the ledger. In scripts of a chain with a registry, its first revision has the functions."""
     if not _is_shared(lambda connection: look(connection) == LedgerState(True, ())):
-        text = block(functions=assertion() if sql.keeps_registry() and sql.is_offline() else None)
+        text = block(functions=f"  {require_version()}" if sql.keeps_registry() and sql.is_offline() else None)
         _do(text, DECLARE, why="the ledger, where it is missing or older")
     functions_installed()
 

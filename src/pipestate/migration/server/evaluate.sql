@@ -178,9 +178,14 @@ CREATE OR REPLACE FUNCTION pipestate.evaluate(task jsonb, path text, files text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   began timestamptz := clock_timestamp();
+  schemas text[] := ARRAY(SELECT json_array_elements_text(pipestate.read_only('SELECT pg_catalog.to_json(pg_catalog.current_schemas(false))', path, '')));
+  found text := pipestate.impostors(schemas, task ->> 'query');
   answer jsonb;
 BEGIN
   BEGIN
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('<<uses_impostors>>', found);
+    END IF;
     answer := pipestate.judge_check(task ->> 'required', pipestate.read_check(task ->> 'query', path, files));
   EXCEPTION
     WHEN query_canceled THEN

@@ -19,18 +19,17 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WHERE s.name <> 'pg_catalog' AND NOT starts_with(s.name::text, 'pg_temp_')), 'pg_temp')
 $$;
 
--- Refuse a revision, up or down, in a session where somebody else could answer in the server's place.
-CREATE OR REPLACE PROCEDURE pipestate.require_session(revision text, path name[], force text DEFAULT NULL)
+-- Refuse a revision, up or down, whose tables or expressions another role could replace.
+CREATE OR REPLACE PROCEDURE pipestate.require_session(revision text, path name[], names text, force text DEFAULT NULL)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  planted text := pipestate.planted(pipestate.safe_path(path));
-  said text := format('somebody else has put names of the server''s, a table in front of its namesake, or a schema of this role''s name, '
-    'on the search path: %s. It may be read instead of what was meant, so nothing of revision %s is done: drop them, or take them '
-    'off the path', planted, revision);
+  found text := pipestate.impostors(path::text[], names);
+  said text := format('revision %s uses what another role has put on the search path in the place of others: %s. Nothing of it was '
+    'done. Drop that, or take its schema off the path', revision, found);
 BEGIN
   -- Definitions are read and written as text, which these settings would change.
   PERFORM set_config('standard_conforming_strings', 'on', false), set_config('quote_all_identifiers', 'off', false);
-  IF planted IS NULL THEN RETURN; END IF;
+  IF found IS NULL THEN RETURN; END IF;
   IF force IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = said;
   END IF;
@@ -57,7 +56,7 @@ BEGIN
     CALL pipestate.require_step(mark, step);
   END IF;
   PERFORM set_config('pipestate.gate', '', true), set_config('pipestate.gate_state', '', true);
-  CALL pipestate.require_session(revision, path, force);
+  CALL pipestate.require_session(revision, path, array_to_string(tables, ' '), force);
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision %s needs READ COMMITTED, and this transaction is %s: '
       'its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change '
@@ -113,22 +112,23 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Evaluate one check of the phase, where there are rows to lose, and remember it for the pass under the lock.
--- `number` counts the checks of this gate; `again` says that a late write could turn this one.
+-- `number` counts the checks of this gate; `again` says that a late write could turn this one; a query of ours, as that of a sign-off,
+-- does not look at the project's search path.
 CREATE OR REPLACE PROCEDURE pipestate.evaluate_check(
   revision text, number integer, check_id text, required text, source text, query text,
-  again boolean DEFAULT false, level text DEFAULT 'block')
+  again boolean DEFAULT false, level text DEFAULT 'block', is_ours boolean DEFAULT false)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   state jsonb := pipestate.gate_state(revision, 'first');
   task jsonb := jsonb_build_object('check_id', check_id, 'required', required, 'source', source, 'query', query,
-    'again', again, 'level', level);
+    'again', again, 'level', level, 'path', CASE WHEN is_ours THEN 'pg_catalog, pg_temp' END);
 BEGIN
   IF jsonb_array_length(state -> 'checks') <> number - 1 THEN
     PERFORM pipestate.gate_state(revision, 'broken off');
   END IF;
   state := jsonb_set(state, '{checks}', (state -> 'checks') || jsonb_build_array(task));
   IF (state ->> 'filled')::boolean THEN
-    state := jsonb_set(state, '{results}', (state -> 'results') || pipestate.evaluate(task, state ->> 'path', state ->> 'files'));
+    state := jsonb_set(state, '{results}', (state -> 'results') || pipestate.evaluate(task, coalesce(task ->> 'path', state ->> 'path'), state ->> 'files'));
   END IF;
   PERFORM set_config('pipestate.gate_state', state::text, true);
 END $$;
@@ -175,7 +175,7 @@ BEGIN
       results := results || CASE WHEN results #>> '{-1,message}' ~ '^(took longer|was cancelled)'
         THEN results -> -1 || jsonb_build_object('check_id', task -> 'check_id', 'required', task -> 'required',
                'source', task -> 'source', 'level', task -> 'level', 'duration_ms', 0)
-        ELSE pipestate.evaluate(task, state ->> 'path', state ->> 'files') END;
+        ELSE pipestate.evaluate(task, coalesce(task ->> 'path', state ->> 'path'), state ->> 'files') END;
     END IF;
   END LOOP;
   PERFORM set_config('pipestate.gate_state', (state || jsonb_build_object('pass', 'second', 'results', results,

@@ -32,11 +32,11 @@ BEGIN
                ELSE format('pid %s (%s) holds it: %s', a.pid,
                            coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_catalog.pg_locks x JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = x.transactionid)
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
           ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation = ANY (the_tables);
     END;
     IF clock_timestamp() >= give_up_at THEN
