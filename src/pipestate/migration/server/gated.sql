@@ -91,7 +91,7 @@ BEGIN
     CALL pipestate.require_others(revision);
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = undone;
   EXCEPTION WHEN OTHERS THEN
-    IF sqlstate OPERATOR(pg_catalog.=) 'PSTAT' AND sqlerrm OPERATOR(pg_catalog.<>) undone THEN RAISE; END IF;
+    IF sqlstate = 'PSTAT' AND sqlerrm <> undone THEN RAISE; END IF;
   END;
   PERFORM pg_catalog.set_config('pipestate.step', pg_catalog.concat(revision, '/', step), true);
 END $$;
