@@ -130,7 +130,9 @@ def test_drops_become_a_contract_that_opens_and_comes_back(project: Project) -> 
     assert "drop_table" not in text
     assert "old_status', sa" not in text
     assert text.index("op.drop_column('orders', 'note')") < text.index(".downgrade()")
-    assert project.read("runbooks/orders.md") == PAGE, "its phase opens what asks it, and ends with it"
+    assert project.read("runbooks/orders.md") == PAGE, (
+        "its phase opens what checks its gate, and ends with it"
+    )
     must(project.pipestate("runbook", "lint"))
 
     database.run(

@@ -45,7 +45,7 @@ def pipestate(project: Contracted, *arguments: str) -> "subprocess.CompletedProc
     return run_program(["pipestate", *arguments], cwd=project.root, environment=environment)
 
 
-def test_from_the_first_look_to_the_gate(project: Contracted) -> None:
+def test_from_the_first_check_to_the_gate(project: Contracted) -> None:
     ahead = pipestate(project, "backfill", "state")
     assert ahead.returncode == 2
     assert "applies from revision b2 on, and the database is at a1: upgrade first" in ahead.stderr

@@ -22,7 +22,7 @@ from pipestate.pipeline.demo import scene
 from pipestate.runbook.directives import has_directives
 from pipestate.runbook.files import is_beside, runbook_file
 from pipestate.runbook.lint import findings
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.documentation import (
     DOCS,
     PAGES,
@@ -136,7 +136,7 @@ CHECKS: dict[str, Callable[[str], object]] = {
 def scene_at_0005(database: Database) -> None:
     with database.begin() as connection:
         scene.build(connection)
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
 
 
 WORLDS: dict[str, Callable[[Database], None]] = {

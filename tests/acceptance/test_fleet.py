@@ -110,7 +110,7 @@ def test_a_line_says_what_is_wrong_with_one_database_and_the_last_what_differs(d
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_wrong_usage_is_one_sentence_before_anything_is_asked(
+def test_wrong_usage_is_one_sentence_before_anything_is_evaluated(
     directory: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     code, stdout, stderr = run(directory, *arguments)
@@ -118,7 +118,7 @@ def test_wrong_usage_is_one_sentence_before_anything_is_asked(
     assert said in stderr
 
 
-def test_phases_that_are_named_are_asked_each_once(directory: Path) -> None:
+def test_phases_that_are_named_are_evaluated_each_once(directory: Path) -> None:
     more = directory / "runbooks" / "more.md"
     more.write_text(page(block("SELECT 2 AS x"), name="more", front="  one: {}\n").replace("true", "false"))
     phases = ["--phase", "shop/ready", "--phase", "more/one", "--phase", "shop/ready"]
@@ -146,7 +146,7 @@ def test_a_broken_page_is_refused_once_for_all(directory: Path) -> None:
     finally:
         page.write_text(whole)
     assert (code, stdout) == (2, "")
-    assert "c3_no_log.py:5 asks phase ready, whose `opens` does not have c3" in stderr
+    assert "c3_no_log.py:5 checks phase ready, whose `opens` does not have c3" in stderr
 
 
 @pytest.mark.parametrize("columns", [60, 80])

@@ -1,4 +1,4 @@
-"""The ledger alone in somebody else's project: stock env.py, own chain, own page; on both engines."""
+"""The ledger alone in somebody else's project: stock env.py, own migrations, own page; on both engines."""
 
 import json
 from collections.abc import Iterator
@@ -193,7 +193,9 @@ def test_a_bare_name_means_the_one_phase_that_applies(project: Project) -> None:
     assert "no phase that applies at revision a1: say which of orders/ready/backup-taken" in said
     must(project.alembic("upgrade", "head"))
     said = must(project.pipestate("attest", "told-support", "--by", "ops"), 2)
-    assert "asked for by 2 phases: say which of orders/quiet/told-support, orders/ready/told-support" in said
+    assert (
+        "is a sign-off of 2 phases: say which of orders/quiet/told-support, orders/ready/told-support" in said
+    )
 
 
 @pytest.mark.parametrize("signed_at", ["<25 hours ago>", "future", "infinity"])
@@ -268,10 +270,10 @@ def test_prune_asks_first(installed: Project) -> None:
     count = "SELECT count(*) FROM pipestate.observation"
     for wrong in ("1m", "12h", "soon"):
         assert "write 1y, 6w or 30d" in must(installed.pipestate("ledger", "prune", "--older-than", wrong), 2)
-    asked = installed.pipestate("ledger", "prune", "--older-than", "1y")
-    assert asked.returncode == 1
-    assert "observation: 2 rows" in asked.stdout
-    assert "checks on pipestate.observed will see no further back than 1y" in asked.stderr
+    answered = installed.pipestate("ledger", "prune", "--older-than", "1y")
+    assert answered.returncode == 1
+    assert "observation: 2 rows" in answered.stdout
+    assert "checks on pipestate.observed will see no further back than 1y" in answered.stderr
     assert installed.database.value(count) == 3
     assert "deleted 2 rows" in must(installed.pipestate("ledger", "prune", "--older-than", "1y", "--yes"))
     assert installed.database.value(count) == 1
@@ -286,9 +288,12 @@ def test_prune_asks_first(installed: Project) -> None:
         (("attest", "backup-taken", "--by", " "), "--by is empty: say whose word it is"),
         (
             ("attest", "no-such", "--by", "me"),
-            "no runbook asks for no-such; there are orders/quiet/told-support",
+            "no runbook has a sign-off no-such; there are orders/quiet/told-support",
         ),
-        (("attest", "elsewhere/told-support", "--by", "me"), "no runbook asks for elsewhere/told-support"),
+        (
+            ("attest", "elsewhere/told-support", "--by", "me"),
+            "no runbook has a sign-off elsewhere/told-support",
+        ),
         (("history", "--event", "verfiy"), "there is no event verfiy; there are"),
         (
             ("history", "--since", "soon"),
@@ -415,7 +420,9 @@ def test_environment_run_serves_any_project(project: Project) -> None:
     must(project.alembic("upgrade", "head"))
     must(project.alembic("check"))
     assert "b2 (head)" in must(project.alembic("current"))
-    assert project.database.rows("SELECT * FROM pipestate.object") == [], "it keeps no registry unless asked"
+    assert project.database.rows("SELECT * FROM pipestate.object") == [], (
+        "it keeps no registry unless configured"
+    )
     project.database.run("ALTER TABLE orders ADD COLUMN more int")
     must(project.alembic("check"), 255)
     must(project.alembic("-x", f"url={url}", "downgrade", "base"))

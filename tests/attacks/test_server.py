@@ -122,7 +122,9 @@ def test_a_script_for_another_version_does_nothing(gated: Project, altered: str)
     """Who may alter a function of the ledger owns it, and is trusted: a script compares the version alone."""
     gated.database.run(*ALTERED[altered])
     said = feed(gated.database, gated.script("b2:head"))
-    assert f"the functions of the ledger have version {'99' if altered == 'a newer version' else '0'}.5f" in said
+    assert (
+        f"the functions of the ledger have version {'99' if altered == 'a newer version' else '0'}.5f" in said
+    )
     assert "pipestate ledger install" in said
     assert state_of(gated.database) == AT_B2
 

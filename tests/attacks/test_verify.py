@@ -174,7 +174,7 @@ IMPOSTORS = {
 
 @pytest.fixture
 def shipped(postgres: Postgres, make_role: MakeRole, tmp_path: Path) -> Iterator[Database]:
-    """The shipped chain at 0005, with its gate open."""
+    """The shipped migrations at 0005, with its gate open."""
     del make_role  # roles can only go when the database is gone
     database = postgres.copy_of("attacked shipped-tables", lambda fresh: TABLES.fill(fresh, tmp_path))
     yield database
@@ -209,7 +209,7 @@ def test_an_impostor_flips_no_shipped_check(shipped: Database, make_role: MakeRo
     done = verify_shipped(shipped, *names, "--json")
     assert "was called" not in done.stdout
     for name, check in verdicts(done).items():
-        uses = "uses what another role has put on the search path" in (check["message"] or "")
+        uses = "uses what another role has put on the search path" in str(check["message"])
         assert check["outcome"] == ("errored" if uses else before[name][0]), (name, check)
 
 

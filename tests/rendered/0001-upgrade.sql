@@ -580,7 +580,7 @@ BEGIN
   SELECT substring(p.prosrc, '[0-9]+[.0-9a-f]*') INTO todo FROM pg_proc p
    WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname = 'version';
   IF split_part(todo, '.', 1)::integer > 1 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.07caedf21cda): use the pipestate that installed them', todo);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.c0c5a5f3e9b0): use the pipestate that installed them', todo);
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
@@ -1461,7 +1461,7 @@ BEGIN
     CALL pipestate.require_others(revision);
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = undone;
   EXCEPTION WHEN OTHERS THEN
-    IF sqlstate OPERATOR(pg_catalog.=) 'PSTAT' AND sqlerrm OPERATOR(pg_catalog.<>) undone THEN RAISE; END IF;
+    IF sqlstate = 'PSTAT' AND sqlerrm <> undone THEN RAISE; END IF;
   END;
   PERFORM pg_catalog.set_config('pipestate.step', pg_catalog.concat(revision, '/', step), true);
 END $$;
@@ -4085,7 +4085,7 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.version() RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.07caedf21cda' $$;
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.c0c5a5f3e9b0' $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_version(wanted text, with_tables boolean DEFAULT true)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -4222,7 +4222,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = ''PSTAT'', MESSAGE = format(
       ''%s belongs to %s, of w', false);
 
-CALL pg_temp.pipestate_record('upgrade', '0001', 'The legacy schema: created where absent, adopted where present.', '3238475afab66e7e6d26dbef49b46703c2559758c02cbaec792fb1bf3f67bbef', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pg_temp.pipestate_record('upgrade', '0001', 'The legacy schema: created where absent, adopted where present.', '174ededaa3d747d7bb6d9bb2a0a58ef96950e801ae52e5accf56ae022c8c4c88', '"pipestate_alembic_version"', 'a person', NULL);
 
 INSERT INTO pipestate_alembic_version (version_num) VALUES ('0001') RETURNING pipestate_alembic_version.version_num;
 

@@ -792,8 +792,8 @@ BEGIN
       files JSONB NOT NULL,
       clone TEXT NOT NULL,
       rows BIGINT DEFAULT 0 NOT NULL,
-      longest_stall_ms FLOAT,
-      noise_ms FLOAT,
+      longest_wait_ms FLOAT,
+      idle_wait_ms FLOAT,
       bounded BOOLEAN,
       ok BOOLEAN,
       duration_ms FLOAT,
@@ -818,8 +818,8 @@ BEGIN
            ('files', $def$files JSONB$def$),
            ('clone', $def$clone TEXT$def$),
            ('rows', $def$rows BIGINT DEFAULT 0 NOT NULL$def$),
-           ('longest_stall_ms', $def$longest_stall_ms FLOAT$def$),
-           ('noise_ms', $def$noise_ms FLOAT$def$),
+           ('longest_wait_ms', $def$longest_wait_ms FLOAT$def$),
+           ('idle_wait_ms', $def$idle_wait_ms FLOAT$def$),
            ('bounded', $def$bounded BOOLEAN$def$),
            ('ok', $def$ok BOOLEAN$def$),
            ('duration_ms', $def$duration_ms FLOAT$def$),
@@ -902,7 +902,7 @@ BEGIN
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.schema_record ' || todo;
   END IF;
-  CALL pipestate.require_version('1.07caedf21cda');
+  CALL pipestate.require_version('1.c0c5a5f3e9b0');
   CREATE OR REPLACE VIEW pipestate.observed AS
   SELECT o.name,
          o.value,
@@ -1046,8 +1046,8 @@ BEGIN
   CREATE OR REPLACE VIEW pipestate.rehearsed AS
   SELECT DISTINCT ON (f.revision)
          f.revision,
-         r.longest_stall_ms,
-         r.noise_ms,
+         r.longest_wait_ms,
+         r.idle_wait_ms,
          r.bounded,
          r.ok,
          r.rows,
@@ -1192,7 +1192,7 @@ END $pipestate$;
 
 CALL pg_temp.pipestate_end_revision('0002', 'upgrade', 'refuse', NULL, '', false);
 
-CALL pg_temp.pipestate_record('upgrade', '0002', 'The ledger: what was verified, signed off and observed.', '569842d686bf5c1c1678d5d3124edb0fae49b4f433768d5734d040ed05d7f2d1', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pg_temp.pipestate_record('upgrade', '0002', 'The ledger: what was verified, signed off and observed.', 'f942099e332e5ceced3bc69ed217afab43f485230dd2d719e5ea8836fe42f8a4', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0002' WHERE pipestate_alembic_version.version_num = '0001';
 

@@ -43,7 +43,7 @@ BEGIN
   IF stranger IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger, current_user);
   END IF;
-  CALL pipestate.require_version('1.07caedf21cda');
+  CALL pipestate.require_version('1.c0c5a5f3e9b0');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -91,7 +91,7 @@ CALL pipestate.drop_columns('job_results', ARRAY['idempotency_key', 'payload', '
 
 CALL pipestate.end_revision('0005', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pipestate.record_revision('downgrade', '0005', 'Expand: results, heartbeats and history of the new queue, and a view of silent workers.', '8742d66c73e57a2b6e3981ba1825ce16d3fcfbae1505b1d506a1966d10b33495', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('downgrade', '0005', 'Expand: results, heartbeats and history of the new queue, and a view of silent workers.', '5cc88ac94204aeb229ef4f4a76bbc2b9368ad1a58ea726fe9f78fd58697b81ad', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0004' WHERE pipestate_alembic_version.version_num = '0005';
 

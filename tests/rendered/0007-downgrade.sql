@@ -43,7 +43,7 @@ BEGIN
   IF stranger IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger, current_user);
   END IF;
-  CALL pipestate.require_version('1.07caedf21cda');
+  CALL pipestate.require_version('1.c0c5a5f3e9b0');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -184,7 +184,7 @@ CALL pipestate.set_timeout_back();
 
 CALL pipestate.end_revision('0007', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pipestate.record_revision('downgrade', '0007', 'Contract: drop the five legacy columns of `sites`.', '03ac97a4cf9ff762ab1c7b742fadb3bbc2dafb3fcb79a1e7956ecfa7c198e746', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('downgrade', '0007', 'Contract: drop the five legacy columns of `sites`.', 'b4a951723cc5996a4e4090eb2d29b19b27a7926ed15405798731b5ca83a41d89', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0006' WHERE pipestate_alembic_version.version_num = '0007';
 

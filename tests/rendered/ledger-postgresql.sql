@@ -322,8 +322,8 @@ BEGIN
       files JSONB NOT NULL,
       clone TEXT NOT NULL,
       rows BIGINT DEFAULT 0 NOT NULL,
-      longest_stall_ms FLOAT,
-      noise_ms FLOAT,
+      longest_wait_ms FLOAT,
+      idle_wait_ms FLOAT,
       bounded BOOLEAN,
       ok BOOLEAN,
       duration_ms FLOAT,
@@ -348,8 +348,8 @@ BEGIN
            ('files', $def$files JSONB$def$),
            ('clone', $def$clone TEXT$def$),
            ('rows', $def$rows BIGINT DEFAULT 0 NOT NULL$def$),
-           ('longest_stall_ms', $def$longest_stall_ms FLOAT$def$),
-           ('noise_ms', $def$noise_ms FLOAT$def$),
+           ('longest_wait_ms', $def$longest_wait_ms FLOAT$def$),
+           ('idle_wait_ms', $def$idle_wait_ms FLOAT$def$),
            ('bounded', $def$bounded BOOLEAN$def$),
            ('ok', $def$ok BOOLEAN$def$),
            ('duration_ms', $def$duration_ms FLOAT$def$),
@@ -435,7 +435,7 @@ BEGIN
   SELECT substring(p.prosrc, '[0-9]+[.0-9a-f]*') INTO todo FROM pg_proc p
    WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname = 'version';
   IF split_part(todo, '.', 1)::integer > 1 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.07caedf21cda): use the pipestate that installed them', todo);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.c0c5a5f3e9b0): use the pipestate that installed them', todo);
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
@@ -1316,7 +1316,7 @@ BEGIN
     CALL pipestate.require_others(revision);
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = undone;
   EXCEPTION WHEN OTHERS THEN
-    IF sqlstate OPERATOR(pg_catalog.=) 'PSTAT' AND sqlerrm OPERATOR(pg_catalog.<>) undone THEN RAISE; END IF;
+    IF sqlstate = 'PSTAT' AND sqlerrm <> undone THEN RAISE; END IF;
   END;
   PERFORM pg_catalog.set_config('pipestate.step', pg_catalog.concat(revision, '/', step), true);
 END $$;
@@ -3940,7 +3940,7 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.version() RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.07caedf21cda' $$;
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.c0c5a5f3e9b0' $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_version(wanted text, with_tables boolean DEFAULT true)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -4121,8 +4121,8 @@ END $$;
   CREATE OR REPLACE VIEW pipestate.rehearsed AS
   SELECT DISTINCT ON (f.revision)
          f.revision,
-         r.longest_stall_ms,
-         r.noise_ms,
+         r.longest_wait_ms,
+         r.idle_wait_ms,
          r.bounded,
          r.ok,
          r.rows,

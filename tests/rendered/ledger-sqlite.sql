@@ -106,8 +106,8 @@ CREATE TABLE IF NOT EXISTS pipestate_rehearsal (
   files JSON NOT NULL,
   clone TEXT NOT NULL,
   rows BIGINT DEFAULT 0 NOT NULL,
-  longest_stall_ms FLOAT,
-  noise_ms FLOAT,
+  longest_wait_ms FLOAT,
+  idle_wait_ms FLOAT,
   bounded BOOLEAN,
   ok BOOLEAN,
   duration_ms FLOAT,
@@ -291,8 +291,8 @@ WHERE p.id = (SELECT max(latest.id) FROM pipestate_backfill_progress latest
 DROP VIEW IF EXISTS pipestate_rehearsed;
 CREATE VIEW pipestate_rehearsed AS
 SELECT f.key AS revision,
-       r.longest_stall_ms,
-       r.noise_ms,
+       r.longest_wait_ms,
+       r.idle_wait_ms,
        r.bounded,
        r.ok,
        r.rows,

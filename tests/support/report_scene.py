@@ -9,7 +9,7 @@ from sqlalchemy import insert
 
 from pipestate.ledger.tables import Ledger, ledger_on
 from pipestate.project.find import Named, find_project
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.project.version_table import locator
 from pipestate.report.series import Limits, limits, satisfied
 from pipestate.runbook.lint import load
@@ -33,8 +33,8 @@ REHEARSED = {
     "files": {"0006": "", "0007": ""},
     "clone": "postgresql://rehearsal/civic",
     "rows": 105_300,
-    "longest_stall_ms": 41.0,
-    "noise_ms": 3.0,
+    "longest_wait_ms": 41.0,
+    "idle_wait_ms": 3.0,
     "bounded": True,
     "ok": True,
 }
@@ -44,7 +44,7 @@ def build(database: Database) -> None:
     """The healthy database of `healthy.py`, with a past that is on record day by day."""
     build_healthy(database)
     with database.reader() as connection:
-        position = locator(PROJECT, read_chain(PROJECT), None)(connection)
+        position = locator(PROJECT, read_migrations(PROJECT), None)(connection)
     report = run(database, load(RUNBOOK), revisions=position)
     database.run(*(f"DELETE FROM pipestate.{table}" for table in ("run", "observation", "attestation")))
     fill(database, report)

@@ -37,7 +37,7 @@ WEEKS = (
     "INSERT INTO pipestate.run (recorded_at, actor, event, runbook, phase, gate, revision, reason) VALUES "
     "(<13 days ago>, 'ops', 'force', 'sites-consolidation', 'readiness', 'closed', '0006', 'incident 42')",
     failure("soak", "no row"),
-    "INSERT INTO pipestate.rehearsal (rehearsed_at, actor, files, clone, rows, longest_stall_ms, noise_ms, bounded, ok) "
+    "INSERT INTO pipestate.rehearsal (rehearsed_at, actor, files, clone, rows, longest_wait_ms, idle_wait_ms, bounded, ok) "
     "VALUES (<2.5 days ago>, 'ops', '{\"0006\": \"x\"}', 'postgresql://clone/civic', 100, 12.5, 3.0, true, true)",
     "INSERT INTO pipestate.backfill_progress (runbook, name, table_name, key_column, sql_sha256, actor, rows_seen, "
     "rows_expected, rows_updated, updated_at) VALUES "

@@ -124,7 +124,7 @@ def find_backfill(name: str, runbooks: Sequence[Runbook], dialect: str) -> Found
     known = every_backfill(runbooks)
     named = [address for address in known if f"/{address}".endswith(f"/{name}")]
     if not named:
-        raise ConfigError(f"no runbook has a backfill {name}; {told(known)}")
+        raise ConfigError(f"no runbook has a backfill {name}; {list_known(known)}")
     if len(named) > 1:
         raise ConfigError(f"backfill {name} is in {len(named)} runbooks: name one of {', '.join(named)}")
     for runbook in runbooks:
@@ -138,10 +138,10 @@ def find_backfill(name: str, runbooks: Sequence[Runbook], dialect: str) -> Found
     )
 
 
-def told(known: Sequence[str]) -> str:
+def list_known(known: Sequence[str]) -> str:
     """List the known backfills.
 
-    >>> told(["orders/state"])
+    >>> list_known(["orders/state"])
     'there is orders/state'
     """
     if not known:

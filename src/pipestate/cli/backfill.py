@@ -14,7 +14,7 @@ import typer
 
 from pipestate.cli.options import AsJson, Target, complete_backfill, project_options, with_options
 from pipestate.cli.output import print_answer, progress, say
-from pipestate.core.errors import ConfigError, OtherChain, PipestateError
+from pipestate.core.errors import ConfigError, OtherMigrations, PipestateError
 from pipestate.core.text import many
 from pipestate.project.find import Calls
 
@@ -49,7 +49,7 @@ def with_default_backfill(own: Callable[..., Any]) -> Callable[..., Any]:
             raise ConfigError(f"{option} is for one backfill: name it")
         try:
             return bare(**{name: given[name] for name in theirs})
-        except OtherChain:
+        except OtherMigrations:
             return own(**{name: given[name] for name in ours})  # it lists the backfills
 
     where = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
@@ -141,13 +141,13 @@ def backfill(
 
 def named(to: Target, name: str | None) -> "Found":
     """Find the backfill; without a name, list those available."""
-    from pipestate.backfill.source import every_backfill, find_backfill, told
+    from pipestate.backfill.source import every_backfill, find_backfill, list_known
     from pipestate.runbook.files import every_runbook, runbooks_at
 
     if name is None:
         known = every_backfill(every_runbook(to.project.runbooks))
         example = known[0] if known else "orders/state"
-        raise ConfigError(f"name a backfill, as pipestate backfill {example}; {told(known)}")
+        raise ConfigError(f"name a backfill, as pipestate backfill {example}; {list_known(known)}")
     return find_backfill(name, runbooks_at(name, to.project.runbooks), to.url.get_backend_name())
 
 

@@ -27,7 +27,7 @@ class Against(StrEnum):
     """What `drift` compares the database with."""
 
     RECORD = "record"
-    CHAIN = "chain"
+    MIGRATIONS = "migrations"
 
 
 STDOUT = Path("-")
@@ -48,13 +48,13 @@ def plan(to: Target, json_: AsJson = False, verbose: Verbose = False) -> None:
     from pipestate.status.plan import plan
     from pipestate.verify.run import verify_on
 
-    books = resolve_opens(to.chain, every_runbook(to.project.runbooks), to.project.named)
+    books = resolve_opens(to.migrations, every_runbook(to.project.runbooks), to.project.named)
     phases = [(book, phase) for book in books for phase in book.phases if book.default or phase.opens]
     with to.connect() as (connection, position):
         edited, dropped = edited_files(connection, position), readable_soft_drops(connection)
         report = verify_on(connection, to.url, phases, position)
-        obstacles = find_obstacles(connection, to.chain, position.applied, report)
-        found = plan(to.chain, replace(report, obstacles=obstacles), to.calls)
+        obstacles = find_obstacles(connection, to.migrations, position.applied, report)
+        found = plan(to.migrations, replace(report, obstacles=obstacles), to.calls)
     warn((*edited, *to.warnings))
     if json_:
         print_json(found)
@@ -99,22 +99,22 @@ def drift(
         Against,
         typer.Option(
             "--against",
-            help="The last record, or what the chain builds on an empty embedded server.",
+            help="The last record, or what the migrations build on an empty embedded server.",
         ),
     ] = Against.RECORD,
     json_: AsJson = False,
 ) -> None:
-    """Show what differs from the schema that the last guarded run recorded, or from what the chain builds.
+    """Show what differs from the schema that the last guarded run recorded, or from what the migrations build.
 
     Exit code 0: nothing differs; 1: something does; 2: no record or revision; 3: not evaluated.
 
     Example: pipestate drift
 
-    Example: pipestate drift --against chain
+    Example: pipestate drift --against migrations
     """
     from pipestate.cli.formats.status import drift_as_lines
 
-    found = (drift_from_chain if against is Against.CHAIN else drift_from_record)(to)
+    found = (drift_from_migrations if against is Against.MIGRATIONS else drift_from_record)(to)
     print_answer(found, drift_as_lines(found), json_=json_)
     raise typer.Exit(1 if found.differences or found.incomparable else 0)
 
@@ -130,13 +130,13 @@ def drift_from_record(to: Target) -> "Drift":
         return require_drift(connection)
 
 
-def drift_from_chain(to: Target) -> "Drift":
-    """Compare the database with what its chain builds."""
-    from pipestate.rehearse.against_chain import compare_with_chain
+def drift_from_migrations(to: Target) -> "Drift":
+    """Compare the database with what its migrations build."""
+    from pipestate.rehearse.against_migrations import compare_with_migrations
     from pipestate.rehearse.clone import Job
 
-    job = Job(to.url, None, to.project, to.chain, to.locate)
-    return compare_with_chain(job, lambda said: say(f"pipestate: {said}", err=True))
+    job = Job(to.url, None, to.project, to.migrations, to.locate)
+    return compare_with_migrations(job, lambda said: say(f"pipestate: {said}", err=True))
 
 
 @project_options
@@ -179,4 +179,4 @@ def chosen(to: Target, names: list[str]) -> "list[Runbook]":
 
     directory = to.project.runbooks
     books = find_runbooks(names, directory) if names else default_runbooks(directory)
-    return resolve_opens(to.chain, books, to.project.named)
+    return resolve_opens(to.migrations, books, to.project.named)

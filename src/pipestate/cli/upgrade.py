@@ -24,7 +24,7 @@ def upgrade(
         str, typer.Argument(metavar="TARGET", help="How far: a revision, a branch, head, or heads.")
     ] = "heads",
     hold: Annotated[
-        bool, typer.Option("--hold", help="Exit with 0 where only revisions that ask a gate stay pending.")
+        bool, typer.Option("--hold", help="Exit with 0 if only revisions with a gate stay pending.")
     ] = False,
     x: X = None,
     json_: AsJson = False,
@@ -38,7 +38,7 @@ def upgrade(
     from pipestate.migration.upgrade import upgrade
     from pipestate.project.graph import find_targets
 
-    result = upgrade(upgrade_of(to, x), find_targets(to.chain, target))
+    result = upgrade(upgrade_of(to, x), find_targets(to.migrations, target))
     if json_:
         print_json(as_data(result))
     else:
@@ -91,8 +91,8 @@ def ready(
     from pipestate.project.ready import read_readiness, wait_until_ready
 
     patience = parse_age(wait, option="--wait", units="dhms").total_seconds() if wait is not None else 0.0
-    ask = partial(read_readiness, to.url, to.locate)
-    found = wait_until_ready(ask, patience, lambda why: say(why, err=True))
+    read = partial(read_readiness, to.url, to.locate)
+    found = wait_until_ready(read, patience, lambda why: say(why, err=True))
     say(found.sentence)
     raise typer.Exit(0 if found.ok else 1)
 
@@ -101,7 +101,7 @@ def upgrade_of(to: Target, x: list[str] | None = None) -> "Upgrade":
     """Collect the inputs of an upgrade."""
     from pipestate.migration.upgrade import make_upgrade
 
-    return make_upgrade(to.project, to.chain, to.locate, to.url, x or ())
+    return make_upgrade(to.project, to.migrations, to.locate, to.url, x or ())
 
 
 def show(result: "UpgradeResult", *, hold: bool) -> None:
@@ -122,7 +122,7 @@ def show(result: "UpgradeResult", *, hold: bool) -> None:
             for runbook, phase in error.report.phases()
         ]
         say(
-            f"pipestate: {', '.join(result.held_ungated)} asked no gate, and new code may need it. "
+            f"pipestate: {', '.join(result.held_ungated)} have no gate of their own, but wait for one; new code may need them. "
             f"These commands say what closes the gates: {'; '.join(gates)}",
             err=True,
         )

@@ -25,7 +25,7 @@ from pipestate.database.drivers import (
     run_as_written,
     sqlstate,
 )
-from pipestate.database.interrupt import telling
+from pipestate.database.interrupt import explain_interrupt
 from pipestate.database.postgresql import CONNECT_ARGUMENTS
 from pipestate.database.urls import shown, without_secrets
 
@@ -81,7 +81,7 @@ class Engine(Protocol):
         self, connection: sa.Connection, *, snapshot: str | None, path: Sequence[str]
     ) -> sa.Connection: ...
     def begin_writing(self, connection: sa.Connection) -> None: ...
-    def look(self, connection: sa.Connection) -> AbstractContextManager[None]: ...
+    def read_only_session(self, connection: sa.Connection) -> AbstractContextManager[None]: ...
     def server_version(self, connection: sa.Connection) -> str: ...
     def database_name(self, url: sa.URL) -> str | None: ...
     def address(self, url: sa.URL) -> tuple[object, ...]: ...
@@ -106,7 +106,7 @@ def reader(
     SQLite: `query_only` and an authorizer. Together they also refuse PRAGMA, ATTACH and VACUUM INTO.
     """
     with (
-        telling(lambda: "what ran was cancelled, nothing was changed"),
+        explain_interrupt(lambda: "what ran was cancelled, nothing was changed"),
         reachable(url),
         _connected(url, engine or engine_for(url, readonly=True)) as plain,
     ):
@@ -129,7 +129,7 @@ def _connected(url: URL, engine: sa.Engine) -> Iterator[Connection]:
 def writer(url: URL) -> Iterator[Connection]:
     """Connect inside a transaction that is committed at the end."""
     rolled_back = "what ran was cancelled and rolled back"
-    with telling(lambda: rolled_back), reachable(url), engine_for(url).begin() as connection:
+    with explain_interrupt(lambda: rolled_back), reachable(url), engine_for(url).begin() as connection:
         engine_of(url).begin_writing(connection)
         yield connection
 
@@ -205,7 +205,7 @@ def reachable(url: URL) -> Iterator[None]:
         raise Unreachable(_cannot_reach(url, first) if first else f"{error} ({shown(url)})") from error
 
 
-def run_own(connection: Connection, sql: str) -> Sequence[sa.Row[Any]]:
+def run_own(connection: Connection, sql: str) -> Sequence[Any]:
     """Run a query of ours on catalogues or the ledger, where no object of the project can answer it."""
     with engine_of(connection).own_path(connection):
         return run_as_written(connection, sql).all()
@@ -222,7 +222,7 @@ def _cannot_reach(url: URL, error: DBAPIError) -> str:
     reason = _reason(url, error)
     if CONFLICT in reason:
         return (
-            f"{shown(url)} is a standby, and ended the connection to replay what a query was reading: ask again, or ask the "
+            f"{shown(url)} is a standby, and ended the connection to replay what a query was reading: run this again, or on the "
             f"primary; max_standby_streaming_delay is how long it waits ({CONFLICT})"
         )
     return f"cannot reach {shown(url)}: {reason}; check that the server runs and the URL is right"

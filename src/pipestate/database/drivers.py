@@ -49,7 +49,7 @@ def cause_of(error: PendingRollbackError) -> DBAPIError | None:
     return before
 
 
-def ask_driver(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
+def query_driver(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
     """Run a statement on a cursor of the driver; return the rows, if it has any."""
     cursor: Any = connection.connection.cursor()
     try:
@@ -109,8 +109,8 @@ def warnings_of(connection: Connection) -> Iterator[Callable[[], list[str]]]:
     heard: list[str] = []
     listeners = "log_listener" if connection.dialect.driver == "asyncpg" else "notice_handler"
 
-    def hear(*told: Any) -> None:
-        heard.append(getattr(told[-1], "message", None) or told[-1].message_primary)
+    def hear(*received: Any) -> None:
+        heard.append(getattr(received[-1], "message", None) or received[-1].message_primary)
 
     getattr(driver, f"add_{listeners}")(hear)
     try:

@@ -125,7 +125,9 @@ def digest() -> str:
 def install_block() -> str:
     """Render PL/pgSQL that refuses newer functions, then creates or replaces all pipestate functions."""
     creates = "\n".join(routine.statement for routine in routines())
-    return query("install_functions", version=version(), number=_number(version()), names=_names(), creates=creates)
+    return query(
+        "install_functions", version=version(), number=_number(version()), names=_names(), creates=creates
+    )
 
 
 def remove_block() -> str:

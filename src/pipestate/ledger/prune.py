@@ -49,11 +49,11 @@ TABLES = ("run", *LATEST)
 
 @dataclass(frozen=True, slots=True)
 class Old:
-    """Number of deletable rows of a table; `looked_back_on` marks tables that checks may read back."""
+    """Number of deletable rows of a table; `is_read_back` marks tables that checks may read back."""
 
     table: str
     rows: int
-    looked_back_on: bool = False
+    is_read_back: bool = False
 
 
 def find_old(connection: Connection, older_than: timedelta) -> list[Old]:

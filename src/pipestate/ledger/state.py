@@ -33,7 +33,7 @@ class LedgerState:
     missing: tuple[str, ...]
 
 
-def look(connection: Connection) -> LedgerState:
+def read_ledger_state(connection: Connection) -> LedgerState:
     """Compare this database's ledger with the definition; reads only the catalogue."""
     dialect = connection.dialect.name
     rows = run_own(connection, query("ledger_columns", dialect))
@@ -53,7 +53,7 @@ def look(connection: Connection) -> LedgerState:
 
 def has_ledger(connection: Connection, seen: LedgerState | None = None) -> bool:
     """Check for a ledger to write to; raise an error if it is outdated."""
-    state = seen or look(connection)
+    state = seen or read_ledger_state(connection)
     if state.missing:
         raise ConfigError(older(state))
     return state.installed
@@ -61,7 +61,7 @@ def has_ledger(connection: Connection, seen: LedgerState | None = None) -> bool:
 
 def is_readable(connection: Connection) -> bool:
     """Tell whether there is a ledger, up to date and owned by a trusted role."""
-    state = look(connection)
+    state = read_ledger_state(connection)
     return state.installed and not state.missing and find_foreign_owner(connection) is None
 
 

@@ -46,7 +46,7 @@ CROSS JOIN LATERAL (
 -- Records are the runs of `pipestate verify --record`; what gates found inside migrations is none. The streak of
 -- a phase is its open records after the last closed one. Each of them is a row, as if the streak began there,
 -- so that a check can leave a long gap behind. A phase without a streak has one row, and no beginning in it.
--- Records of another database, and those before the phase asked what it asked last, do not count.
+-- Records of another database, and those before the last change of the phase's checks, do not count.
 CREATE OR REPLACE VIEW pipestate.soak_since AS
 WITH written AS (
   SELECT r.runbook, r.phase, r.id, r.actor, r.recorded_at, r.gate, r.phase_sha256 <> first_value(r.phase_sha256) OVER (
@@ -157,13 +157,13 @@ FROM pipestate.backfill_progress p
 WHERE p.id = (SELECT max(latest.id) FROM pipestate.backfill_progress latest
               WHERE latest.runbook = p.runbook AND latest.name = p.name);
 
--- The newest rehearsal of each revision, of those whose files are all as they are today. The look says which they
+-- The newest rehearsal of each revision, of those whose files are all as they are today. The session says which they
 -- are, in the setting `pipestate.files`; where nobody has said it, the view is empty.
 CREATE OR REPLACE VIEW pipestate.rehearsed AS
 SELECT DISTINCT ON (f.revision)
        f.revision,
-       r.longest_stall_ms,
-       r.noise_ms,
+       r.longest_wait_ms,
+       r.idle_wait_ms,
        r.bounded,
        r.ok,
        r.rows,

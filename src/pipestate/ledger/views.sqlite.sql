@@ -139,11 +139,11 @@ FROM pipestate_backfill_progress p
 WHERE p.id = (SELECT max(latest.id) FROM pipestate_backfill_progress latest
               WHERE latest.runbook = p.runbook AND latest.name = p.name);
 
--- SQLite has no settings in which a look could say what the files are: nothing counts as rehearsed.
+-- SQLite has no settings in which a session could say what the files are: nothing counts as rehearsed.
 CREATE VIEW pipestate_rehearsed AS
 SELECT f.key AS revision,
-       r.longest_stall_ms,
-       r.noise_ms,
+       r.longest_wait_ms,
+       r.idle_wait_ms,
        r.bounded,
        r.ok,
        r.rows,

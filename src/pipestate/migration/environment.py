@@ -118,7 +118,7 @@ def run(
     """Do the whole work of an `env.py`; `context` is `alembic.context`.
 
     `metadata`, `include_object`, the comparisons and `plugins` are Alembic's arguments for autogenerate.
-    `on_sqlite` replaces arguments of `configure` on SQLite. With `registry` the chain records the objects
+    `on_sqlite` replaces arguments of `configure` on SQLite. With `registry` the migrations record the objects
     that it creates, and its downgrades drop only those.
     """
     options = read_options(context)
@@ -155,7 +155,7 @@ def _run_online(
         if given.in_transaction():
             raise MigrationError(
                 "the connection given in config.attributes['connection'] is inside a transaction; "
-                "the chain commits as it goes: commit or roll back first"
+                "the migrations commit as they go: commit or roll back first"
             )
         with translate_errors(given.engine.url):
             _migrate(context, given, settings, begin)

@@ -13,7 +13,7 @@ from typing import Any
 from alembic.runtime.migration import MigrationContext, RevisionStep
 from sqlalchemy import Connection, event
 
-from pipestate.database.drivers import ask_driver, is_autocommit
+from pipestate.database.drivers import is_autocommit, query_driver
 from pipestate.migration.engine import MigrationEngine, engine_of
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.losses import GuardedRun, decide
@@ -123,7 +123,7 @@ class GuardedStep:
         """Set the savepoint; if the connection commits each statement, begin a transaction for it."""
         self._bind()
         if not self.bound:
-            ask_driver(self.connection, "BEGIN")
+            query_driver(self.connection, "BEGIN")
             self.began = True
             self._bind()
 
@@ -138,7 +138,7 @@ class GuardedStep:
             self._judge()
             self.engine.release_savepoint(self.connection, self.run.memory)
             if self.began:
-                ask_driver(self.connection, "COMMIT")
+                query_driver(self.connection, "COMMIT")
         self.bound = self.began = False
         self.statements.clear()
 
@@ -152,7 +152,7 @@ class GuardedStep:
             if undone:
                 self.engine.release_savepoint(self.connection, self.run.memory)
             if self.began or is_autocommit(self.connection):
-                ask_driver(self.connection, "ROLLBACK")
+                query_driver(self.connection, "ROLLBACK")
         except Exception:
             with suppress(Exception):
                 self.connection.rollback()
@@ -289,9 +289,9 @@ class GuardedStep:
         try:
             self._judge(undo=lambda: None)
         except BaseException:
-            ask_driver(self.connection, "ROLLBACK")
+            query_driver(self.connection, "ROLLBACK")
             raise
-        ask_driver(self.connection, "COMMIT")
+        query_driver(self.connection, "COMMIT")
         self.statements.clear()
         self._note_commit()
 

@@ -68,10 +68,10 @@ def check_series(connection: Connection, runbook: Runbook, phase: Phase, window:
     result, times = ledger_on(connection.dialect.name).result, {run.id: run.at for run in runs}
     columns = (result.c[name] for name in ("run_id", "check_id", "outcome", "required", "observed"))
     rows = connection.execute(select(*columns).where(result.c.run_id.in_(times)).order_by(result.c.id))
-    asked = [check.id for check in phase.checks_for(connection.dialect.name) if isinstance(check, Check)]
+    selected = [check.id for check in phase.checks_for(connection.dialect.name) if isinstance(check, Check)]
     found: dict[tuple[str, str], list[Judged]] = {}
     for row in sorted(rows, key=lambda row: (times[row.run_id], row.run_id)):
-        if row.check_id in asked and row.outcome != Outcome.SKIPPED:
+        if row.check_id in selected and row.outcome != Outcome.SKIPPED:
             for column, judged in _numbers(row, times[row.run_id]):
                 found.setdefault((row.check_id, column), []).append(judged)
     thinned = total - len(runs)
@@ -81,7 +81,7 @@ def check_series(connection: Connection, runbook: Runbook, phase: Phase, window:
             tuple(point for _, point in judged),
             len(judged) + thinned,
         )
-        for (check, column), judged in sorted(found.items(), key=lambda item: asked.index(item[0][0]))
+        for (check, column), judged in sorted(found.items(), key=lambda item: selected.index(item[0][0]))
         if any(point.value is not None for _, point in judged)
     ]
 
@@ -229,8 +229,8 @@ def _past(
         return Past()
     applying = {(book.name, phase.name) for book, phase in standing.phases() if phase.applies}
     phases = find_phases(books)
-    asked = [phase for book, phase in phases if (book.name, phase.name) in applying]
-    limits = watched(asked, connection.dialect.name)
+    selected = [phase for book, phase in phases if (book.name, phase.name) in applying]
+    limits = watched(selected, connection.dialect.name)
     names = {each.name: limits.get(each.name, ()) for each in standing.observations}
     source = LedgerReading(connection, standing.at, ())
     try:

@@ -66,7 +66,7 @@ def collect(
 ) -> Status:
     """Collect the status of the phases, on a connection of `db.reader`; `days` limits the daily counts.
 
-    `url` is the connection's, as the command line resolved it; `position` is the database's place in the chain. A
+    `url` is the connection's, as the command line resolved it; `position` is the database's place in the history. A
     ledger that is missing, outdated, unreadable or another role's becomes one sentence.
     """
     now = read_clock(connection)
@@ -146,12 +146,12 @@ def _with_records(
     orphans = find_orphans(connection)
     said = f"{orphans} has hidden columns that the ledger does not know: a restore cannot find them by name"
     forced = read_forced(source)
-    if forced is not None and forced.revision in position.known:  # else the chain has lost it
+    if forced is not None and forced.revision in position.known:  # else the project has lost it
         forced = replace(forced, applied=forced.revision in position.applied)
     return replace(
         standing,
         runbooks=_runbooks(phases, report, now, recorded),
-        observations=read_observations(source, _asked(source, phases, report)),
+        observations=read_observations(source, _evaluated(source, phases, report)),
         forced=forced,
         backfills=read_backfills(source),
         rehearsal=next(iter(read_rehearsals(source, position.paths, most=1)), None),
@@ -193,7 +193,7 @@ def run_views(connection: Connection, phases: Phases, position: Position, timeou
     return list(views.values())
 
 
-def _asked(source: LedgerReading, phases: Phases, report: Report) -> list[tuple[Check, Verdict, str]]:
+def _evaluated(source: LedgerReading, phases: Phases, report: Report) -> list[tuple[Check, Verdict, str]]:
     """Pair the checks with their verdicts and addresses."""
     dialect = source.connection.dialect.name
     found = []

@@ -5,13 +5,13 @@ from collections.abc import Collection, Iterable
 from sqlalchemy import Connection
 
 from pipestate.migration.engine import engine_of
-from pipestate.project.graph import Chain
+from pipestate.project.graph import Migrations
 from pipestate.project.revision_files import changes_ledger, read_contracts
 from pipestate.verify.report import Gate, Report
 
 
 def find_obstacles(
-    connection: Connection, chain: Chain, applied: Collection[str], report: Report
+    connection: Connection, migrations: Migrations, applied: Collection[str], report: Report
 ) -> tuple[str, ...]:
     """Describe what would refuse the pending revisions of the open gates.
 
@@ -19,16 +19,18 @@ def find_obstacles(
     """
     opened = {each for _, phase in report.phases() if phase.gate is Gate.OPEN for each in phase.opens}
     faults = (
-        (revision.id, _fault(connection, chain, revision.id, applied))
-        for revision in chain
+        (revision.id, _fault(connection, migrations, revision.id, applied))
+        for revision in migrations
         if revision.id in opened and revision.id not in applied
     )
     return tuple(f"An upgrade would refuse revision {id_}: {fault}" for id_, fault in faults if fault)
 
 
-def _fault(connection: Connection, chain: Chain, id_: str, applied: Collection[str]) -> str | None:
+def _fault(connection: Connection, migrations: Migrations, id_: str, applied: Collection[str]) -> str | None:
     pending = [
-        revision for revision in chain if revision.id in chain.ancestors([id_]) and revision.id not in applied
+        revision
+        for revision in migrations
+        if revision.id in migrations.ancestors([id_]) and revision.id not in applied
     ]
     engine = engine_of(connection)
     if not any(changes_ledger(revision.path) for revision in pending) and (

@@ -30,7 +30,7 @@ from pipestate.ledger.record import Event
 from pipestate.ledger.tables import NAMING, Ledger, in_utc, ledger_on
 from pipestate.status.model import ClosedRecord, Day, DayState, FailedCheck, Forced, Held
 
-# Older records are left to `pipestate history`: each query reads a bounded part of an index.
+# Older records are left to `pipestate history`: each query reads a limited part of an index.
 HORIZON = timedelta(days=90)
 AHEAD = timedelta(minutes=5)  # tolerance for clocks ahead of the server's
 OPEN = "open"

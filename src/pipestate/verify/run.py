@@ -43,8 +43,8 @@ from pipestate.verify.report import (
 )
 from pipestate.verify.session_safety import (
     read_session_safety,
-    schemas_with_impostors,
     reads_ledger,
+    schemas_with_impostors,
     set_file_hashes,
     set_version_table,
 )
@@ -82,7 +82,7 @@ def verify_on(
     total, numbers = sum(each.skipped is None for each in selected), count(1)
 
     def prepare(connection: Connection) -> None:
-        """Set the values that SQL cannot know: the hashes of the chain's files, and the version table."""
+        """Set the values that SQL cannot know: the hashes of the revision files, and the version table."""
         schemas_with_impostors(connection)
         set_file_hashes(connection, (each.check for each in selected), position.paths)
         set_version_table(connection, position.version_table)

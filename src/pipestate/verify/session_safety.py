@@ -62,7 +62,7 @@ def foreign_owner_query(*, to_change: bool = False, version_table: str | None = 
     """Render the query for the first object of the ledger that an untrusted role owns, and for that role.
 
     With `to_change` this role must also have the owner's rights, as an update of the ledger needs. `version_table` is
-    the chain's; without it the transaction's setting counts.
+    the migrations'; without it the transaction's setting counts.
     """
     named = "'" + version_table.replace("'", "''") + "'" if version_table else _SET_HERE
     trusted = _TRUSTED.replace("<<version_table>>", named)
@@ -187,7 +187,7 @@ def read_session_safety(connection: Connection) -> tuple[str, ...]:
         last = f"committed {max(age, 0.0):,.0f} s ago" if age is not None else "not known yet"
         found.append(
             f"this is a standby: it shows what it has replayed, and the last transaction of that was {last}. A "
-            "primary that is idle looks the same as one that is far ahead: where it matters, ask the primary"
+            "primary that is idle looks the same as one that is far ahead: where it matters, verify on the primary"
         )
     if superuser:
         found.append(SUPERUSER)

@@ -62,7 +62,7 @@ def what_is_missing(found: Report | Unreachable) -> str:
     if not closing and found.ran:
         return " ".join(found.obstacles) or NO_BLOCKING
     if not closing:
-        return f"not asked at revision {found.database.revision or 'base'}"
+        return f"not evaluated at revision {found.database.revision or 'base'}"
     names = (
         f"{each.check_id} ({each.outcome})" if each.outcome is Outcome.ERRORED else each.check_id
         for each in closing

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipestate.fleet.ask import UpgradeOutcome
+from pipestate.fleet.evaluate import UpgradeOutcome
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.postgresql.session import one_migration_at_a_time
 from pipestate.project.find import Project

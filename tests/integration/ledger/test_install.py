@@ -9,7 +9,7 @@ import pytest
 from pipestate.core.errors import ConfigError
 from pipestate.ledger.install import install, statements
 from pipestate.ledger.record import record_event
-from pipestate.ledger.state import look, require_ledger
+from pipestate.ledger.state import read_ledger_state, require_ledger
 from support.alembic_runs import psql
 from support.servers import Database, Postgres
 
@@ -103,7 +103,7 @@ def test_an_older_ledger_is_brought_up_to_date_and_keeps_its_rows(ledger: Databa
         "ALTER TABLE pipestate.attestation DROP COLUMN phase",
     )
     with ledger.engine.connect() as connection:
-        missing = look(connection).missing
+        missing = read_ledger_state(connection).missing
         prefix = "pipestate_" if ledger.is_sqlite else ""
         assert {f"{prefix}run.reason", f"{prefix}run.warned", f"{prefix}soak"} <= set(missing)
         with pytest.raises(ConfigError, match=r"older than this pipestate: it lacks .* ledger install"):

@@ -96,7 +96,7 @@ def test_what_is_younger_stays(ledger: Database) -> None:
     with ledger.begin() as connection:
         prefix = "pipestate_" if ledger.is_sqlite else "pipestate."
         assert find_old(connection, YEAR) == [
-            Old(f"{prefix}{table}", 0, looked_back_on=table == "observation")
+            Old(f"{prefix}{table}", 0, is_read_back=table == "observation")
             for table in (
                 *("run", "attestation", "observation"),
                 *("backfill_progress", "rehearsal", "statement_calls", "schema_record"),

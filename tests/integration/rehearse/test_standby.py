@@ -31,7 +31,7 @@ def test_a_standby_is_no_clone(servers: tuple[Database, Database], tmp_path: Pat
         rehearse(job_for(copy_project("patient", tmp_path), standby), ["b2"])
 
 
-def test_the_primary_of_a_standby_that_is_asked_as_production_is_production(
+def test_the_primary_of_a_standby_that_is_evaluated_as_production_is_production(
     servers: tuple[Database, Database], tmp_path: Path
 ) -> None:
     primary, standby = servers

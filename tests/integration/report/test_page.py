@@ -74,7 +74,7 @@ def test_what_happened_is_on_the_page(ledger: Database, tmp_path: Path) -> None:
     book = write(tmp_path, page(block("SELECT 2 AS x")))
     with ledger.begin() as connection:
         record_event(connection, event="purge", reason="archive of last year", revision="a1")
-        felt = {"rows": 1234567, "longest_stall_ms": 12.5}
+        felt = {"rows": 1234567, "longest_wait_ms": 12.5}
         understood = {"kind": "compat", "statements": 40, "broken": 2}
         for ok, numbers in ((True, felt), (False, {}), (False, understood)):
             record_rehearsal(connection, Rehearsed(**REHEARSED, ok=ok, **numbers))  # type: ignore[arg-type]
@@ -151,7 +151,7 @@ def test_numbers_that_no_axis_has_are_crosses(ledger: Database, tmp_path: Path) 
 
 
 @pytest.mark.scene
-def test_a_year_of_records_is_bounded(pg: Database, tmp_path: Path) -> None:
+def test_a_year_of_records_has_a_limit(pg: Database, tmp_path: Path) -> None:
     """Eighty numbers, each recorded more often than a chart has points."""
     with pg.begin() as connection:
         install(connection)
@@ -215,7 +215,7 @@ def test_a_closed_record_is_not_thinned_out(pg: Database, tmp_path: Path) -> Non
     assert series.failures == 1
 
 
-def test_a_role_that_may_not_read_the_ledger_is_told_so_on_the_page(pg: Database, tmp_path: Path) -> None:
+def test_a_role_that_may_not_read_the_ledger_is_reported_on_the_page(pg: Database, tmp_path: Path) -> None:
     book = write(tmp_path, page(block("SELECT 1 AS x")))
     with pg.begin() as connection:
         install(connection)

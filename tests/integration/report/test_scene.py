@@ -6,7 +6,7 @@ import pytest
 
 from integration.report.conftest import gathered
 from pipestate.project.find import Calls
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.project.version_table import locator
 from pipestate.report.gather import Gathered
 from pipestate.report.page import render_page
@@ -29,7 +29,7 @@ def seen(request: pytest.FixtureRequest) -> Gathered:
     database = bed.create()
     build(database)
     with database.reader() as connection:
-        position = locator(PROJECT, read_chain(PROJECT))(connection)
+        position = locator(PROJECT, read_migrations(PROJECT))(connection)
     found = gathered(database, [load(RUNBOOK)], position)
     bed.drop(database)
     return found
@@ -72,7 +72,7 @@ def test_gates_come_first_with_what_is_missing(page: Html, seen: Gathered) -> No
     ]
 
 
-def test_each_check_that_was_asked_has_its_verdict_beside_its_block(page: Html, seen: Gathered) -> None:
+def test_each_check_that_was_evaluated_has_its_verdict_beside_its_block(page: Html, seen: Gathered) -> None:
     for book, phase in seen.standing.phases():
         for verdict in phase.checks:
             if verdict.outcome is not Outcome.SKIPPED:
@@ -108,7 +108,7 @@ def test_every_number_that_a_criterion_compares_has_a_chart(page: Html, seen: Ga
     assert len(drawn) == len(seen.past.series())
 
 
-def test_observations_have_the_limits_of_the_checks_that_ask_for_them(seen: Gathered) -> None:
+def test_observations_have_the_limits_of_the_checks_that_need_them(seen: Gathered) -> None:
     found = {each.title: each for each in seen.past.observations}
     assert found["deferred_coordinators"].required == "= 0"
     assert found["deferred_coordinators"].failures > 10
@@ -116,13 +116,13 @@ def test_observations_have_the_limits_of_the_checks_that_ask_for_them(seen: Gath
     assert found["open_tickets"].failures == 0
 
 
-def test_who_signed_is_told_and_for_how_long_it_holds(page: Html) -> None:
-    told = words(page.with_id("sign-offs"))
-    assert "code-deployed given sites-consolidation/backfill" in told
-    assert "Valid for 36 days" in told
-    assert "mira@example.com" in told
-    assert "backup-taken missing sites-consolidation/readiness" in told
-    assert "pipestate attest sites-consolidation/readiness/backup-taken --by YOU" in told
+def test_who_signed_is_reported_and_for_how_long_it_holds(page: Html) -> None:
+    reported = words(page.with_id("sign-offs"))
+    assert "code-deployed given sites-consolidation/backfill" in reported
+    assert "Valid for 36 days" in reported
+    assert "mira@example.com" in reported
+    assert "backup-taken missing sites-consolidation/readiness" in reported
+    assert "pipestate attest sites-consolidation/readiness/backup-taken --by YOU" in reported
 
 
 def test_views_and_history_are_there(page: Html) -> None:

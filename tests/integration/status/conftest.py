@@ -50,11 +50,11 @@ def book(tmp_path: Path) -> Runbook:
 
 @pytest.fixture
 def standing(book: Runbook) -> Callable[[Database], Status]:
-    def look(database: Database) -> Status:
+    def read(database: Database) -> Status:
         with database.reader() as connection:
             return collect(connection, database.url, find_phases([book]), NOWHERE)
 
-    return look
+    return read
 
 
 def phase_of(found: Status, name: str) -> PhaseStatus:

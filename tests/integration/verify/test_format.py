@@ -35,7 +35,7 @@ def by_phase(database: Database, directory: Path, items: str) -> dict[str, Verdi
     return {phase.name: phase.checks[0] for _, phase in run(database, book).phases()}
 
 
-def test_a_check_is_asked_again_over_another_length(database: Database, tmp_path: Path) -> None:
+def test_a_check_is_evaluated_again_over_another_length(database: Database, tmp_path: Path) -> None:
     fill(database)
     found = by_phase(database, tmp_path, "- again: `one/recent`, over `48 hours`\n")
     assert [row["n"] for row in found["one"].evidence] == [0]
@@ -51,7 +51,7 @@ def test_and_with_another_criterion(database: Database, tmp_path: Path) -> None:
     assert found["two"].observed == {"rows": 3}
 
 
-def test_a_verdict_tells_who_asks_and_where_the_sql_stands(database: Database, tmp_path: Path) -> None:
+def test_a_verdict_tells_who_uses_it_and_where_the_sql_stands(database: Database, tmp_path: Path) -> None:
     fill(database)
     found = by_phase(database, tmp_path, "- again: `one/recent`\n")
     lines = (tmp_path / "book.md").read_text().split("\n")

@@ -39,7 +39,7 @@ def test_what_two_packages_offer_is_left_out_and_said(
     assert said.endswith("is offered more than once: uninstall one of them\n")
 
 
-def test_the_application_is_shown_only_where_its_chain_is_served(tmp_path: Path) -> None:
+def test_the_application_is_shown_only_where_its_migrations_are_served(tmp_path: Path) -> None:
     """Elsewhere its commands can still be called, and nobody has to read about OCR."""
 
     def shown(directory: Path, *words: str) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from pipestate.config import parse_url
-from pipestate.fleet.ask import Answer, PhaseFound, Wrong
+from pipestate.fleet.evaluate import Answer, PhaseFound, Wrong
 from pipestate.fleet.run import group, worst_code
 from pipestate.verify.report import Gate
 

@@ -75,7 +75,7 @@ def test_a_gap_is_marked_and_the_line_does_not_cross_it() -> None:
     assert titles == ["No record from 3 Nov 2026, 00:00 to 7 Nov 2026, 00:00 UTC"]
 
 
-def test_the_chart_is_told_in_words() -> None:
+def test_the_chart_is_described_in_words() -> None:
     assert drawn(on_day(0, 1), on_day(1, 9.5, held=False)).words == (
         "book/one/c, n: 2 records; lowest 1, highest 9.5, latest 9.5; required < 5; 1 failed; 1 gap without a record."
     )

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from pipestate.cli.formats.layout import hanging
 from pipestate.core.text import many, plain
-from pipestate.fleet.ask import UpgradeOutcome
+from pipestate.fleet.evaluate import UpgradeOutcome
 from pipestate.fleet.run import Fleet, Group
 
 MOST_ROWS = 40
@@ -24,7 +24,7 @@ def print_fleet(fleet: Fleet, console: Console) -> None:
     style = "bold green" if fleet.exit_code == 0 else "bold red"
     console.print(hanging(Text(f"{said[:1].upper()}{said[1:]}.", style), console))
     evaluated = "" if fleet.waves else " evaluated"
-    took = f"{many(fleet.asked, 'database')}{evaluated} in {fleet.duration_ms / 1000:.1f} s"
+    took = f"{many(fleet.evaluated, 'database')}{evaluated} in {fleet.duration_ms / 1000:.1f} s"
     console.print(Text(f"{took}\n", "dim"))
     heading = ""
     if fleet.waves:
@@ -95,7 +95,7 @@ def _what(group: Group, *, whole: bool = False, upgrade: bool = False) -> Text:
         said.append(f"closed: {plain(', '.join(state.closed))}", "red")
         said.append(f" ({plain(', '.join(_checks(group)))})", "dim")
     else:
-        said.append(*(("every gate open", "green") if state.asked else ("nothing to check", "dim")))
+        said.append(*(("every gate open", "green") if state.evaluated else ("nothing to check", "dim")))
     if state.drift is not None:
         said.append(f"\n{plain(state.drift)}", "yellow")
     return said
@@ -115,7 +115,7 @@ def _sum(fleet: Fleet) -> str:
     if fleet.drifted:
         parts.append(f"{len(fleet.drifted):,} with drift")
     if fleet.is_interrupted:
-        parts.append(f"{fleet.total - fleet.asked:,} left out")
+        parts.append(f"{fleet.total - fleet.evaluated:,} left out")
     return ", ".join(parts)
 
 

@@ -13,7 +13,7 @@ from pipestate.verify.report import count
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-    from pipestate.fleet.ask import Answer
+    from pipestate.fleet.evaluate import Answer
     from pipestate.fleet.run import Fleet
     from pipestate.rehearse.impact import Rehearsal, TableImpact
 
@@ -29,7 +29,7 @@ SHAPES: Shapes = {
     "Verdict": "id=check_id outcome level require observed message source block duration_ms evidence evidence_rows",
     # drift, plan, history
     "Drift": "schema_version revision recorded_at incomparable differences",
-    "ChainPlan": "schema_version revision=database.revision head=database.head steps next=advice",
+    "MigrationPlan": "schema_version revision=database.revision head=database.head steps next=advice",
     "Entry": "at kind who what revision role",
     # status
     "Status": "schema_version at database no_ledger warnings runbooks observations forced backfills rehearsal views "
@@ -37,24 +37,24 @@ SHAPES: Shapes = {
     "SoftDropped": "kind name columns revision dropped_at rows bytes",
     "RunbookStatus": "name title path phases",
     "SignOffStatus": "id text valid_for_seconds=valid_for people missing until words",
-    "Observed": "name value at age_seconds=age source actor asked_by fails",
-    "RecordedRehearsal": "at by revisions clone rows longest_stall_ms noise_ms bounded ok unchanged",
+    "Observed": "name value at age_seconds=age source actor asked_by=checked_by fails",
+    "RecordedRehearsal": "at by revisions clone rows longest_stall_ms=longest_wait_ms noise_ms=idle_wait_ms bounded ok unchanged",
     # fleet
     "Answer": "name url=shown_url schema exit_code error dialect server_version revision head duration_ms summary "
     "phases drift pending next upgrade warnings",
     "PhaseFound": "phase=name gate wrong",
     "TenantUpgrade": "wave outcome before applied waiting held",
-    "Fleet": "exit_code databases=total asked interrupted=is_interrupted duration_ms exit_codes=codes groups drifted "
+    "Fleet": "exit_code databases=total asked=evaluated interrupted=is_interrupted duration_ms exit_codes=codes groups drifted "
     "repeated left waves stopped",
     "Group": "databases=names first=names revision=state.revision closed=state.closed error=state.error",
     "Tenant": "source url=address",
     # rehearse
-    "Rehearsal": "clone server before after duration_ms noise_ms longest_stall_ms max_stall_ms=limit_ms failure "
+    "Rehearsal": "clone server before after duration_ms noise_ms=idle_wait_ms longest_stall_ms=longest_wait_ms max_stall_ms=limit_ms failure "
     "revisions findings writes there_and_back=returned not_probed not_tried autovacuum",
     "RevisionImpact": "revision path duration_ms gates tables",
     "TableImpact": "table rows production_rows scale bytes modes rewritten taken_at=taken_by.source "
-    "spent_at=spent_by.source bounded bounded_by=bounded waited_for_reader_ms=encounter.waited_ms lock_timeout_ms "
-    "held_ms writer_ms reader_ms rows_ms stall_ms production_stall_ms oldest_transaction_s=oldest_s",
+    "spent_at=spent_by.source bounded=gives_up bounded_by=gives_up waited_for_reader_ms=encounter.waited_ms lock_timeout_ms "
+    "held_ms writer_ms reader_ms rows_ms stall_ms=wait_ms production_stall_ms=production_wait_ms oldest_transaction_s=oldest_s",
     "Return": "ok back again failure",
 }
 
@@ -135,7 +135,7 @@ def answer_as_data(answer: "Answer") -> dict[str, Any]:
 
 def fleet_as_data(fleet: "Fleet") -> dict[str, Any]:
     """Return the last line of a fleet: the totals."""
-    from pipestate.fleet.ask import UpgradeOutcome
+    from pipestate.fleet.evaluate import UpgradeOutcome
 
     data = {**VERSION, "kind": "summary", "ok": fleet.exit_code == 0, **as_plain(fleet)}
     data["groups"] = [
@@ -174,6 +174,6 @@ def _table(found: "Rehearsal", table: "TableImpact") -> dict[str, Any]:
         **as_plain(table),
         "scale": None if table.scale is None else round(table.scale, 3),
         "modes": [spelt(mode) for mode in table.modes],
-        "bounded_by": known_by if table.bounded is not None and STRONGEST in table.modes else None,
-        "noise": table.stall_ms < found.noise_floor_ms,
+        "bounded_by": known_by if table.gives_up is not None and STRONGEST in table.modes else None,
+        "noise": table.wait_ms < found.measurable_ms,
     }

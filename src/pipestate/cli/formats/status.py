@@ -129,8 +129,8 @@ def _backfill(backfill: Backfilling, now: datetime) -> Text:
 
 def _rehearsal(rehearsal: RecordedRehearsal, now: datetime) -> Text:
     text = Text().append(listed(map(plain, rehearsal.revisions), most=5), "bold")
-    stall = rehearsal.longest_stall_ms
-    felt = "a revision failed" if stall is None else f"the longest wait {stall:.0f} ms"
+    wait = rehearsal.longest_wait_ms
+    felt = "a revision failed" if wait is None else f"the longest wait {wait:.0f} ms"
     when = f"{on(rehearsal.at, now)}, by {plain(rehearsal.by)}, on {plain(rehearsal.clone)}"
     text.append(f": {felt}, {when}")
     return text if rehearsal.unchanged else text.append("; the files have changed since", ODD)
@@ -156,7 +156,7 @@ def _observations(standing: Status, width: int) -> Iterator[RenderableType]:
 
 def drift_as_lines(drift: Drift) -> Iterator[str]:
     """Answer in the first line; then name each difference."""
-    against = f"what the chain builds up to revision {drift.revision}"
+    against = f"what the migrations build up to revision {drift.revision}"
     if drift.recorded_at is not None:
         against = f"the record of {minute(drift.recorded_at)} UTC, revision {drift.revision or 'base'}"
     if drift.incomparable is not None:

@@ -45,9 +45,9 @@ def phase_picture(
     title.append(str(phase.gate), GATES[phase.gate])
     if not phase.applies:
         return title, []
-    asked = [verdict for verdict in phase.checks if verdict.outcome is not Outcome.SKIPPED]
-    passed = sum(verdict.outcome is Outcome.PASSED for verdict in asked)
-    title.append(f"  {passed} of {len(asked)} passed", "dim")
+    evaluated = [verdict for verdict in phase.checks if verdict.outcome is not Outcome.SKIPPED]
+    passed = sum(verdict.outcome is Outcome.PASSED for verdict in evaluated)
+    title.append(f"  {passed} of {len(evaluated)} passed", "dim")
     return title, list(_lines(f"{runbook.name}/{phase.name}", phase, now, calls))
 
 

@@ -20,7 +20,6 @@ from pipestate.migration.postgresql import calls
 from pipestate.migration.postgresql.gate import require_usable_ledger
 from pipestate.migration.postgresql.session import lock_tables
 from pipestate.migration.request import OTHER_CASE, force_reason
-from pipestate.migration.run import current_run
 
 
 def require_runtime(drop: Drop) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from pipestate.database.drivers import ask_driver, commits_by_itself
+from pipestate.database.drivers import commits_by_itself, query_driver
 from pipestate.database.postgresql import own_path
 from pipestate.ledger.functions import body_of
 from pipestate.migration import sql
@@ -58,14 +58,14 @@ _NO_TRANSACTION, _NO_SAVEPOINT = "25P01", "3B001"
 
 def read_catalogue(connection: Connection) -> Catalogue:
     """Read all tables with their columns, in one query; for a tenant, those of its schemas."""
-    ((schemas,),) = ask_driver(connection, _OF_TENANT)
-    with own_path(connection, ask_driver):
-        emptied = _emptied(ask_driver(connection, body_of("written_tables")), connection)
+    ((schemas,),) = query_driver(connection, _OF_TENANT)
+    with own_path(connection, query_driver):
+        emptied = _emptied(query_driver(connection, body_of("written_tables")), connection)
         if schemas is None:
-            return replace(make_catalogue(ask_driver(connection, QUERY)), emptied=emptied)
+            return replace(make_catalogue(query_driver(connection, QUERY)), emptied=emptied)
         of_tenant = QUERY.replace("NULL::text[]", f"{sql.literal(schemas)}::text[]")
-        own = make_catalogue(ask_driver(connection, of_tenant))
-        outside = {oid: name for oid, name in ask_driver(connection, _NAMES) if oid not in own.tables}
+        own = make_catalogue(query_driver(connection, of_tenant))
+        outside = {oid: name for oid, name in query_driver(connection, _NAMES) if oid not in own.tables}
         return replace(own, outside=outside, emptied=emptied)
 
 
@@ -75,7 +75,7 @@ def _emptied(written: Iterable[tuple[Any, ...]], connection: Connection) -> froz
     empty = {
         root
         for root in set(roots.values())
-        if not ask_driver(connection, f"SELECT EXISTS (SELECT FROM {root})")[0][0]
+        if not query_driver(connection, f"SELECT EXISTS (SELECT FROM {root})")[0][0]
     }
     return frozenset(oid for oid, root in roots.items() if root in empty)
 
@@ -88,20 +88,20 @@ def compare(
     Every loss needs a lock. So only tables that this transaction has locked or written are read and compared:
     they are few, and another session may change others meanwhile.
     """
-    ask_driver(connection, _FIRE_DEFERRED)
-    with own_path(connection, ask_driver):
+    query_driver(connection, _FIRE_DEFERRED)
+    with own_path(connection, query_driver):
         return _compare(connection, before, memory, statements)
 
 
 def _compare(
     connection: Connection, before: Catalogue, memory: RunMemory, statements: Sequence[str]
 ) -> tuple[Catalogue, list[Loss]]:
-    written = ask_driver(connection, body_of("written_tables"))
-    exclusive = {int(oid) for (oid,) in ask_driver(connection, _LOCKED)}
+    written = query_driver(connection, body_of("written_tables"))
+    exclusive = {int(oid) for (oid,) in query_driver(connection, _LOCKED)}
     locked = exclusive | {oid for oid, *_ in written}
     if not locked:
         return before, []
-    now = make_catalogue(ask_driver(connection, query_for(locked)))
+    now = make_catalogue(query_driver(connection, query_for(locked)))
     others = {oid: table for oid, table in before.tables.items() if oid not in locked}
     emptied = _emptied(written, connection)
     after = Catalogue(others | now.tables, now.domains, now.extensions, before.outside, emptied)
@@ -117,7 +117,7 @@ def set_savepoint(connection: Connection, memory: RunMemory) -> bool:
     if commits_by_itself(connection):
         return False
     try:
-        ask_driver(connection, f"SAVEPOINT {_SAVEPOINT}")
+        query_driver(connection, f"SAVEPOINT {_SAVEPOINT}")
     except Exception as error:
         if driver_state(error) != _NO_TRANSACTION:
             raise
@@ -128,7 +128,7 @@ def set_savepoint(connection: Connection, memory: RunMemory) -> bool:
 def roll_back(connection: Connection) -> bool:
     """Undo the step; return False if its savepoint is gone."""
     try:
-        ask_driver(connection, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+        query_driver(connection, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
     except Exception as error:
         if driver_state(error) not in (_NO_TRANSACTION, _NO_SAVEPOINT):
             raise
@@ -140,7 +140,7 @@ def release_savepoint(connection: Connection, memory: RunMemory) -> None:
     """Release the savepoint; if it is gone, the revision has committed something unseen."""
     del memory
     try:
-        ask_driver(connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        query_driver(connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
     except Exception as error:
         if driver_state(error) not in (_NO_TRANSACTION, _NO_SAVEPOINT):
             raise
@@ -160,13 +160,13 @@ def prepare_statement(
     names, creates = names_beside_drop(statement)
     if not names:
         return None
-    with own_path(connection, ask_driver):
-        created = {int(oid) for (oid,) in ask_driver(connection, _LOCKED)} - before.tables.keys()
+    with own_path(connection, query_driver):
+        created = {int(oid) for (oid,) in query_driver(connection, _LOCKED)} - before.tables.keys()
         if created or creates:
             listed = ", ".join(map(sql.literal, sorted(names)))
-            for oid, table in ask_driver(connection, f"{_NAMED} AND c.relname IN ({listed})"):
+            for oid, table in query_driver(connection, f"{_NAMED} AND c.relname IN ({listed})"):
                 if oid in before.tables:
-                    ((rows,),) = ask_driver(connection, f"SELECT count(*) FROM {table}")
+                    ((rows,),) = query_driver(connection, f"SELECT count(*) FROM {table}")
                     memory.copies[oid] = (rows, None if creates else created)
     return None
 
@@ -204,10 +204,8 @@ class _Comparison:
         """Say whether a table may have held rows before, or another table values of its row type."""
         kept = [table]
         if not self._held(table):
-            query = (
-                f"SELECT ({body_of('kept_in')}) FROM (SELECT {table.rowtype}::oid AS type) AS t"
-            )
-            ((found,),) = ask_driver(self.connection, query)
+            query = f"SELECT ({body_of('kept_in')}) FROM (SELECT {table.rowtype}::oid AS type) AS t"
+            ((found,),) = query_driver(self.connection, query)
             created = self.memory.created
             kept = [
                 self.before.tables[oid]
@@ -294,7 +292,7 @@ class _Comparison:
         if was == is_:
             return
         query = type_change(was, is_, by_hand=cast_by_hand(self.statements))
-        ((detail, loses),) = ask_driver(self.connection, query)
+        ((detail, loses),) = query_driver(self.connection, query)
         if loses:
             yield Loss(LossKind.VALUES, f"{old.known_as}.{column.name}", self.before.rows(old), detail)
 
@@ -334,9 +332,9 @@ class _Comparison:
                 " AND t.xmax = 0 AND t.cmin::text::bigint < (SELECT a.cmin::text::bigint FROM "
                 f"pg_attribute a WHERE a.attrelid = {old.oid} AND a.attnum = {column.number})"
             )
-        return bool(ask_driver(self.connection, query + ")")[0][0])
+        return bool(query_driver(self.connection, query + ")")[0][0])
 
     def _count(self, table: ComparedTable, most: int) -> int:
         """Count the rows, and stop at `most`."""
         query = f"SELECT count(*) FROM (SELECT FROM {table.quoted} LIMIT {int(most)}) counted"
-        return int(ask_driver(self.connection, query)[0][0])
+        return int(query_driver(self.connection, query)[0][0])

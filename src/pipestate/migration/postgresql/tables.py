@@ -1,4 +1,4 @@
-"""Tables, views, columns and constraints on PostgreSQL: adopted or created, dropped only if the chain created
+"""Tables, views, columns and constraints on PostgreSQL: adopted or created, dropped only if the migrations created
 them."""
 
 from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ def create_table(table: sa.Table, *indexes: Index) -> None:
 
 
 def drop_table(name: str) -> None:
-    """Drop an empty table of the chain; archive one with rows, so that it can be restored."""
+    """Drop an empty table that the migrations created; archive one with rows, so that it can be restored."""
     with patiently(name) as patience:
         calls.call(
             "drop_table", sql.name(name), name, current_run().revision, **calls.unregistered(), **patience

@@ -123,7 +123,7 @@ def refuse_absent(connection: Connection, tables: Sequence[str], revision: str) 
 def hold_rows(connection: Connection, tables: Sequence[str]) -> bool:
     """Say whether one of the tables has a row; use a read-only session, or a policy would hide rows."""
     there = _existing(connection, tables)
-    with translate_errors(connection.engine.url), engine_of(connection).look(connection):
+    with translate_errors(connection.engine.url), engine_of(connection).read_only_session(connection):
         return any(
             connection.exec_driver_sql(
                 f"SELECT EXISTS (SELECT 1 FROM {sql.always_quoted(table)})",

@@ -17,7 +17,7 @@ from support.documentation import find_schema
 ADDED = {"schema_version", "kind", "ok", "error", "noise", "oldest_transaction_s"}
 SHAPED = {
     "verify": "Report RunbookReport PhaseReport Verdict DatabaseInfo",
-    "plan": "ChainPlan PlannedRevision GateState",
+    "plan": "MigrationPlan PlannedRevision GateState",
     "history": "Entry",
     "status": "Status SoftDropped RunbookStatus PhaseStatus Shown Soak SignOffStatus FailedCheck Observed Forced "
     "RecordedRehearsal RecordedSignOff Drift Difference Held Day ClosedRecord Opening Backfilling DatabaseInfo Verdict",

@@ -163,7 +163,7 @@ def test_the_strip_can_be_read_without_colours() -> None:
     assert "■ open  ✗ closed  ◪ both  · no record" in written
 
 
-def test_phases_that_are_ahead_or_past_are_counted_and_listed_where_that_is_asked_for() -> None:
+def test_phases_that_are_ahead_or_past_are_counted_and_listed_where_that_is_requested() -> None:
     phases = [make_phase(name=name, gate=gate) for name, gate in (("a", Gate.PAST), ("b", Gate.AHEAD))]
     assert "Gates: 1 ahead, 1 past (--verbose lists each)" in seen(make_standing(*phases))
     assert "orders/a past\norders/b ahead\n" in seen(make_standing(*phases), verbose=True)
