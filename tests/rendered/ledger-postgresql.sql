@@ -435,7 +435,7 @@ BEGIN
   SELECT substring(p.prosrc, '[0-9]+[.0-9a-f]*') INTO todo FROM pg_proc p
    WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname = 'version';
   IF split_part(todo, '.', 1)::integer > 1 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.c0c5a5f3e9b0): use the pipestate that installed them', todo);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.eba53f09c01e): use the pipestate that installed them', todo);
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
@@ -1344,7 +1344,7 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $impostors$
 -- Its tokens: comments and texts are left out; an operator ends before a sign. Some words stand for operators.
 WITH token (name) AS (
   SELECT lower(t[1]) FROM regexp_matches(
-    regexp_replace(query, '--[^\n]*|/\*([^*]|\*[^/])*\*/|''[^'']*''', ' ', 'g'), '(\w+|[-+*/<>=~!@#%^&|`?]+)', 'g') AS t
+    regexp_replace(query, E'--[^\n]*|/\\*([^*]|\\*[^/])*\\*/|''[^'']*''', ' ', 'g'), E'(\\w+|[-+*/<>=~!@#%^&|`?]+)', 'g') AS t
 ), used (name) AS (
   SELECT name FROM token UNION SELECT rtrim(name, '+-') FROM token
   UNION SELECT unnest(string_to_array(w.operators, ' ')) FROM token JOIN (VALUES
@@ -3940,7 +3940,7 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.version() RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.c0c5a5f3e9b0' $$;
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.eba53f09c01e' $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_version(wanted text, with_tables boolean DEFAULT true)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -10,7 +10,7 @@ WHERE n.nspname = ANY (<<schemas>>) AND a.privilege_type = 'CREATE'
 -- Its tokens: comments and texts are left out; an operator ends before a sign. Some words stand for operators.
 WITH token (name) AS (
   SELECT lower(t[1]) FROM regexp_matches(
-    regexp_replace(<<query>>, '--[^\n]*|/\*([^*]|\*[^/])*\*/|''[^'']*''', ' ', 'g'), '(\w+|[-+*/<>=~!@#%^&|`?]+)', 'g') AS t
+    regexp_replace(<<query>>, E'--[^\n]*|/\\*([^*]|\\*[^/])*\\*/|''[^'']*''', ' ', 'g'), E'(\\w+|[-+*/<>=~!@#%^&|`?]+)', 'g') AS t
 ), used (name) AS (
   SELECT name FROM token UNION SELECT rtrim(name, '+-') FROM token
   UNION SELECT unnest(string_to_array(w.operators, ' ')) FROM token JOIN (VALUES
