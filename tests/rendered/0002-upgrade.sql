@@ -902,7 +902,7 @@ BEGIN
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.schema_record ' || todo;
   END IF;
-  CALL pipestate.require_version('1.eba53f09c01e');
+  CALL pipestate.require_version('1.af08889e0eb7');
   CREATE OR REPLACE VIEW pipestate.observed AS
   SELECT o.name,
          o.value,

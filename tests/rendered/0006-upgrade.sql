@@ -54,7 +54,7 @@ BEGIN
   IF stranger IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger, current_user);
   END IF;
-  CALL pipestate.require_version('1.eba53f09c01e');
+  CALL pipestate.require_version('1.af08889e0eb7');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -89,15 +89,20 @@ END $pipestate$;
 -- no name of this revision exists in another spelling alone
 DO $pipestate$
 DECLARE
+  path CONSTANT text := pg_catalog.current_setting('search_path');
+  schemas CONSTANT name[] := pg_catalog.current_schemas(false);
   named text;
   other text;
 BEGIN
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   FOR named, other IN
-    SELECT 'site_progress', c.relname::pg_catalog.text FROM pg_catalog.pg_class c WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND pg_catalog.pg_table_is_visible(c.oid)
-      AND pg_catalog.lower(c.relname::pg_catalog.text) OPERATOR(pg_catalog.=) pg_catalog.lower('site_progress'::pg_catalog.text) AND pg_catalog.to_regclass('site_progress') IS NULL
+    SELECT 'site_progress', c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+      WHERE c.relkind IN ('r', 'p') AND n.nspname = ANY (schemas) AND lower(c.relname) = lower('site_progress')
+        AND NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = ANY (schemas) AND c.relname = 'site_progress')
   LOOP
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s does not exist, and %s does: write the name in the revision as it is spelt there', named, other);
   END LOOP;
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 -- The gate sites-consolidation/readiness of revision 0006: runbooks/sites-consolidation.md:768

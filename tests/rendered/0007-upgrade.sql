@@ -38,17 +38,22 @@ END $pipestate$;
 -- no name of this revision exists in another spelling alone
 DO $pipestate$
 DECLARE
+  path CONSTANT text := pg_catalog.current_setting('search_path');
+  schemas CONSTANT name[] := pg_catalog.current_schemas(false);
   named text;
   other text;
 BEGIN
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   FOR named, other IN
-    SELECT pg_catalog.concat('sites.', w.name), a.attname::pg_catalog.text FROM pg_catalog.unnest(ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[]) AS w (name)
-      JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) to_regclass('sites') AND NOT a.attisdropped
-      AND pg_catalog.lower(a.attname::pg_catalog.text) OPERATOR(pg_catalog.=) pg_catalog.lower(pg_catalog.btrim(w.name, ' "'))
-      WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute e WHERE e.attrelid OPERATOR(pg_catalog.=) a.attrelid AND NOT e.attisdropped AND e.attname OPERATOR(pg_catalog.=) w.name::pg_catalog.name)
+    SELECT concat('sites.', w.name), a.attname::text FROM unnest(ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[]) AS w (name)
+      JOIN pg_attribute a ON a.attrelid IN (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = ANY (schemas) AND c.relname = 'sites') AND NOT a.attisdropped
+        AND lower(a.attname) = lower(btrim(w.name, ' "'))
+      WHERE NOT EXISTS (SELECT FROM pg_attribute e WHERE e.attrelid = a.attrelid AND NOT e.attisdropped
+        AND e.attname = w.name)
   LOOP
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s does not exist, and %s does: write the name in the revision as it is spelt there', named, other);
   END LOOP;
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 \set ON_ERROR_STOP on
@@ -70,7 +75,7 @@ BEGIN
   IF stranger IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger, current_user);
   END IF;
-  CALL pipestate.require_version('1.eba53f09c01e');
+  CALL pipestate.require_version('1.af08889e0eb7');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -110,15 +115,20 @@ END $pipestate$;
 -- no name of this revision exists in another spelling alone
 DO $pipestate$
 DECLARE
+  path CONSTANT text := pg_catalog.current_setting('search_path');
+  schemas CONSTANT name[] := pg_catalog.current_schemas(false);
   named text;
   other text;
 BEGIN
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   FOR named, other IN
-    SELECT 'sites', c.relname::pg_catalog.text FROM pg_catalog.pg_class c WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{r,p}') AND pg_catalog.pg_table_is_visible(c.oid)
-      AND pg_catalog.lower(c.relname::pg_catalog.text) OPERATOR(pg_catalog.=) pg_catalog.lower('sites'::pg_catalog.text) AND pg_catalog.to_regclass('sites') IS NULL
+    SELECT 'sites', c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+      WHERE c.relkind IN ('r', 'p') AND n.nspname = ANY (schemas) AND lower(c.relname) = lower('sites')
+        AND NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = ANY (schemas) AND c.relname = 'sites')
   LOOP
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s does not exist, and %s does: write the name in the revision as it is spelt there', named, other);
   END LOOP;
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 -- The gate sites-consolidation/readiness of revision 0007: runbooks/sites-consolidation.md:768

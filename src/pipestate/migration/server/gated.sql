@@ -79,21 +79,29 @@ BEGIN
 END $$;
 
 -- Run one statement of a script behind a gate. It does nothing where the gate was not passed in this transaction, or the
--- statement before it failed: each leaves its number. The search_path is the caller's, so every name here is qualified.
+-- statement before it failed: each leaves its number. The statement runs on the project's search_path.
 CREATE OR REPLACE PROCEDURE pipestate.gated(revision text, step integer, VARIADIC lines text[])
 LANGUAGE plpgsql AS $$
-DECLARE
-  undone CONSTANT text := 'nothing was lost so far';
 BEGIN
   CALL pipestate.require_step(revision, step);
   EXECUTE pg_catalog.array_to_string(lines, E'\n');
+  CALL pipestate.end_step(revision, step);
+END $$;
+
+-- Refuse what a statement has destroyed outside its gate, and leave its number.
+CREATE OR REPLACE PROCEDURE pipestate.end_step(
+  revision text, step integer, path text DEFAULT pg_catalog.current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  undone CONSTANT text := 'nothing was lost so far';
+BEGIN
   BEGIN  -- only to see what deferred triggers would do: they run with the version row, and may complain until then
-    CALL pipestate.require_others(revision);
+    CALL pipestate.require_others(revision, path);
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = undone;
   EXCEPTION WHEN OTHERS THEN
     IF sqlstate = 'PSTAT' AND sqlerrm <> undone THEN RAISE; END IF;
   END;
-  PERFORM pg_catalog.set_config('pipestate.step', pg_catalog.concat(revision, '/', step), true);
+  PERFORM set_config('pipestate.step', concat(revision, '/', step), true);
 END $$;
 
 -- Refuse a statement whose gate was not passed in this transaction, or that does not follow the one before it.
