@@ -580,11 +580,11 @@ BEGIN
   SELECT substring(p.prosrc, '[0-9]+[.0-9a-f]*') INTO todo FROM pg_proc p
    WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname = 'version';
   IF split_part(todo, '.', 1)::integer > 1 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.af08889e0eb7): use the pipestate that installed them', todo);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.73cfbfc9ed4d): use the pipestate that installed them', todo);
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
-               WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'emptied', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'end_step', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'fire_deferred', 'forget', 'gate_state', 'gated', 'go_on', 'grant_migrating', 'grant_recording', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'impostors', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kept_in', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'may_record', 'modified_since', 'note_copies', 'numbers_of', 'others', 'parents', 'pass_gate', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_mark', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_valid', 'require_version', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'version', 'versions', 'warn', 'with_hidden_definitions', 'written_columns', 'written_since', 'written_tables')
+               WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'emptied', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'end_step', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'fire_deferred', 'forget', 'gate_state', 'gated', 'go_on', 'grant_migrating', 'grant_recording', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'impostors', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kept_in', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'may_record', 'modified_since', 'note_copies', 'numbers_of', 'others', 'parents', 'pass_gate', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_token', 'require_valid', 'require_version', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'version', 'versions', 'warn', 'with_hidden_definitions', 'written_columns', 'written_since', 'written_tables')
                  AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.refobjid = p.oid
                                  AND d.refclassid = 'pg_proc'::regclass) LOOP
     EXECUTE todo;
@@ -1170,7 +1170,7 @@ CREATE OR REPLACE PROCEDURE pipestate.begin_gate(
   revision text, runbook text, phase text, tables text[], path name[], timeout text,
   may_be_gone boolean DEFAULT false, version_table text DEFAULT NULL, starts_at text[] DEFAULT NULL,
   sha256 text DEFAULT NULL, files text DEFAULT '', actor text DEFAULT NULL, force text DEFAULT NULL,
-  enforce boolean DEFAULT true, undo text DEFAULT NULL, mark text DEFAULT NULL, step integer DEFAULT NULL)
+  enforce boolean DEFAULT true, undo text DEFAULT NULL, token text DEFAULT NULL, step integer DEFAULT NULL)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on AS $$
 DECLARE
@@ -1180,8 +1180,8 @@ DECLARE
   relation regclass;
   relations oid[] := '{}';
 BEGIN
-  IF mark IS NOT NULL THEN  -- of the revision before, in the same script
-    CALL pipestate.require_step(mark, step);
+  IF token IS NOT NULL THEN  -- of the revision before, in the same script
+    CALL pipestate.require_step(token, step);
   END IF;
   PERFORM set_config('pipestate.gate', '', true), set_config('pipestate.gate_state', '', true);
   CALL pipestate.require_session(revision, path, array_to_string(tables, ' '), force);
@@ -1266,7 +1266,7 @@ BEGIN
   IF (state ->> 'filled')::boolean THEN
     state := pipestate.settle_gate(state, true);
   END IF;
-  PERFORM set_config('pipestate.gate_state', (state || jsonb_build_object('pass', 'judged', 'held', ARRAY(SELECT l.relation::bigint
+  PERFORM set_config('pipestate.gate_state', (state || jsonb_build_object('pass', 'judged', 'locked', ARRAY(SELECT l.relation::bigint
       FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock')))::text, true),
     set_config('pipestate.others', CASE WHEN (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL
       THEN pipestate.others(state -> 'of_tenant')::text ELSE '{}' END, true);
@@ -1288,7 +1288,7 @@ BEGIN
   END LOOP;
   FOR task IN SELECT jsonb_array_elements(state -> 'checks') LOOP
     IF filled AND ((task ->> 'again')::boolean OR NOT (state ->> 'filled')::boolean) THEN
-      -- The time of this call is over: nothing more is asked while everybody waits for the lock.
+      -- The time of this call is over: nothing more is evaluated while everybody waits for the lock.
       results := results || CASE WHEN results #>> '{-1,message}' ~ '^(took longer|was cancelled)'
         THEN results -> -1 || jsonb_build_object('check_id', task -> 'check_id', 'required', task -> 'required',
                'source', task -> 'source', 'level', task -> 'level', 'duration_ms', 0)
@@ -1323,7 +1323,7 @@ BEGIN
   END IF;
   -- What this gate has locked is its own; what the revision had locked before it is not.
   PERFORM set_config('pipestate.others', (others - ARRAY(SELECT l.relation::text FROM pg_locks l WHERE l.pid = pg_backend_pid()
-      AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND NOT state -> 'held' @> to_jsonb(l.relation::bigint)
+      AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND NOT state -> 'locked' @> to_jsonb(l.relation::bigint)
     UNION ALL SELECT f::oid::text FROM jsonb_array_elements_text(state -> 'relations') AS r, pipestate.family(r::oid::regclass) AS f))::text, true);
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.settle_gate(state jsonb, whole boolean) RETURNS jsonb
@@ -1342,7 +1342,7 @@ DECLARE
   failing jsonb := (SELECT coalesce(jsonb_agg(r -> 'check_id'), '[]') FROM jsonb_array_elements(state -> 'results') AS r
     WHERE r ->> 'outcome' <> 'passed' AND r ->> 'level' = 'block');
 BEGIN
-  wrong := coalesce(wrong, E'\n  none of its checks applies here and blocks: nothing to ask is closed');
+  wrong := coalesce(wrong, E'\n  none of its checks applies here and blocks, so it stays closed: add one to its phase');
   IF is_closed AND NOT is_forced AND is_enforced THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate %s is closed, so nothing of this revision was done:%s -- '
       'to look closer: pipestate verify %s --phase %s', gate, wrong, state ->> 'runbook', state ->> 'phase');
@@ -1386,13 +1386,13 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                  AND l.mode = 'AccessExclusiveLock' AND l.relation = $1
                  AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
 $$;
-CREATE OR REPLACE PROCEDURE pipestate.require_mark(revision text, relations regclass[], what text)
+CREATE OR REPLACE PROCEDURE pipestate.require_token(revision text, relations regclass[], what text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   relation regclass;
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM revision THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s destroys something, and no gate was asked for it: call it inside '
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s destroys something, and no gate was passed for it: call it inside '
       '`with gate(...)`, or make the revision a Contract', what);
   END IF;
   FOREACH relation IN ARRAY relations LOOP
@@ -1480,14 +1480,14 @@ BEGIN
       'statement between them has failed, so it does nothing';
   END IF;
 END $$;
-CREATE OR REPLACE PROCEDURE pipestate.go_on(mark text, version_table text, heads text[], path name[])
+CREATE OR REPLACE PROCEDURE pipestate.go_on(token text, version_table text, heads text[], path name[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF pipestate.versions(version_table, array_to_string(ARRAY(SELECT quote_ident(s::text) FROM unnest('pg_catalog'::name || path) AS s
        WHERE NOT starts_with(s::text, 'pg_temp_')) || 'pg_temp'::text, ', ')) IS DISTINCT FROM heads THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'what comes before this revision was not done, so it does nothing';
   END IF;
-  PERFORM set_config('pipestate.gate', mark, true), set_config('pipestate.others', '', true),
+  PERFORM set_config('pipestate.gate', token, true), set_config('pipestate.others', '', true),
     pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.impostors(schemas text[], query text) RETURNS text
@@ -2921,6 +2921,8 @@ DECLARE
   every_table text[] := ARRAY(SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'pipestate'::regnamespace AND c.relkind = 'r');
 BEGIN
   CALL pipestate.grant_recording(the_role, every_table);
+  EXECUTE format('GRANT INSERT, UPDATE, DELETE ON pipestate.object, pipestate.soft_drop TO %I', the_role);
+  EXECUTE format('GRANT USAGE ON SEQUENCE pipestate.soft_drop_id_seq TO %I', the_role);
   EXECUTE format('GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO %I', the_role);
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.is_of_this_transaction(writer xid) RETURNS boolean
@@ -3488,7 +3490,7 @@ DECLARE
   publications text := pipestate.publications_of(the_relation, the_numbers);
 BEGIN
   IF publications IS NOT NULL AND NOT has_backup THEN
-    PERFORM pipestate.refuse(format('%s is published by %s, and keep=False drops for good: the contract must insist on the '
+    PERFORM pipestate.refuse(format('%s is published by %s, and keep=False drops for good: must_pass of the contract must name the '
       'sign-off backup-taken', the_relation, publications));
   END IF;
 END
@@ -4013,20 +4015,20 @@ DECLARE
 BEGIN
   IF relation IS NULL THEN RETURN; END IF;
   IF NOT (kind = 'r' OR (kind = 'p' AND may_be_partitioned)) THEN
-    fault := pg_catalog.format('%s exists, but is %s: rename it, or point the chain at another database or search_path', the_table,
+    fault := pg_catalog.format('%s exists, but is %s: rename it, or point the migrations at another database or search_path', the_table,
       CASE WHEN may_be_partitioned THEN 'no table (a view)' ELSE 'not a plain table (a view, or partitioned)' END);
   END IF;
   SELECT pg_catalog.string_agg(c, ', ') INTO found_text FROM pg_catalog.unnest(the_columns) AS c
    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname::text = c AND NOT a.attisdropped);
   IF fault IS NULL AND found_text IS NOT NULL THEN
     fault := pg_catalog.format('%s exists, but without %s: it is another table of that name. Rename it, '
-      'or point the chain at another database or search_path', the_table, found_text);
+      'or point the migrations at another database or search_path', the_table, found_text);
   END IF;
   SELECT pg_catalog.string_agg(pg_catalog.format('of %s is %s', a.attname, pg_catalog.format_type(a.atttypid, NULL)), ', ' ORDER BY a.attnum)
     INTO found_text FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
    WHERE a.attrelid = relation AND a.attname::text = ANY (the_times) AND NOT a.attisdropped AND t.typcategory <> 'D';
   IF fault IS NULL AND found_text IS NOT NULL THEN  -- which zone a text means, nobody knows
-    fault := pg_catalog.format('%1$s exists, but the type %2$s, and the chain compares them with the clock: give them a time''s, as in '
+    fault := pg_catalog.format('%1$s exists, but the type %2$s, and the migrations compare them with the clock: give them a time''s, as in '
       'ALTER TABLE %1$s ALTER COLUMN %3$I TYPE timestamptz USING %3$I::timestamptz, then run the same again',
       the_table, found_text, the_times[1]);
   END IF;
@@ -4049,7 +4051,7 @@ BEGIN
       pg_catalog.array_to_string(the_unique, ', '));
   END IF;
   IF fault IS NULL AND pipestate.holds(pg_catalog.format('EXISTS (SELECT FROM %s WHERE %I IS NULL)', the_table, the_key)) THEN
-    fault := pg_catalog.format('%s has rows without a %s, by which the chain finds rows: give them one or delete them, then run the same again',
+    fault := pg_catalog.format('%s has rows without a %s, by which the migrations find rows: give them one or delete them, then run the same again',
       the_table, the_key);
   END IF;
   IF fault IS NOT NULL THEN
@@ -4091,7 +4093,7 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.version() RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.af08889e0eb7' $$;
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.73cfbfc9ed4d' $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_version(wanted text, with_tables boolean DEFAULT true)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -902,7 +902,7 @@ BEGIN
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.schema_record ' || todo;
   END IF;
-  CALL pipestate.require_version('1.af08889e0eb7');
+  CALL pipestate.require_version('1.73cfbfc9ed4d');
   CREATE OR REPLACE VIEW pipestate.observed AS
   SELECT o.name,
          o.value,

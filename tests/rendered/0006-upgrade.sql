@@ -54,7 +54,7 @@ BEGIN
   IF stranger IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger, current_user);
   END IF;
-  CALL pipestate.require_version('1.af08889e0eb7');
+  CALL pipestate.require_version('1.73cfbfc9ed4d');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -284,7 +284,7 @@ CALL pipestate.judge_gate('0006', 12);
 CALL pipestate.lock_tables(ARRAY['site_progress'],
   the_query => $$SELECT confrelid::regclass::text FROM pg_catalog.pg_constraint WHERE contype = 'f' AND ((conrelid = to_regclass('site_progress')))$$);
 
--- Under the lock: checks with `again`, and all of them where the tables were empty before. Then the mark,
+-- Under the lock: checks with `again`, and all of them where the tables were empty before. Then the token,
 -- which every statement below demands.
 
 SET LOCAL statement_timeout = '30s';

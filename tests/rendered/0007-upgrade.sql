@@ -75,7 +75,7 @@ BEGIN
   IF stranger IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger, current_user);
   END IF;
-  CALL pipestate.require_version('1.af08889e0eb7');
+  CALL pipestate.require_version('1.73cfbfc9ed4d');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -292,7 +292,7 @@ CALL pipestate.judge_gate('0007', 10);
 CALL pipestate.lock_tables(ARRAY['sites'],
   the_query => $$SELECT confrelid::regclass::text FROM pg_catalog.pg_constraint WHERE contype = 'f' AND ((conrelid = to_regclass('sites') AND conkey && ARRAY(SELECT attnum FROM pg_catalog.pg_attribute WHERE attrelid = conrelid AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))))$$);
 
--- Under the lock: checks with `again`, and all of them where the tables were empty before. Then the mark,
+-- Under the lock: checks with `again`, and all of them where the tables were empty before. Then the token,
 -- which every statement below demands.
 
 SET LOCAL statement_timeout = '30s';

@@ -1,6 +1,6 @@
 """Calls of the helpers that live in the server (`migration/server/*.sql`), online and in scripts.
 
-A chain that keeps a registry has the ledger, and so its procedures. For any other chain the same text creates
+Migrations that keep a registry have the ledger, and so its procedures. For others the same text creates
 functions of the session, in pg_temp, which end with it.
 """
 
@@ -67,12 +67,12 @@ def run_when(condition: str, *statements: str) -> None:
 
 
 def registered() -> dict[str, Argument]:
-    """Name the revision that records created objects, if the chain keeps a registry."""
+    """Name the revision that records created objects, if the migrations keep a registry."""
     return {"the_revision": current_run().revision} if sql.keeps_registry() else {}
 
 
 def unregistered() -> dict[str, Argument]:
-    """Tell a dropping procedure that the chain keeps no registry."""
+    """Tell a dropping procedure that the migrations keep no registry."""
     return {} if sql.keeps_registry() else {"is_registered": False}
 
 
@@ -98,8 +98,8 @@ PATH_BEFORE = "path CONSTANT text := pg_catalog.current_setting('search_path');"
 def write_requirement(*, with_tables: bool = True) -> None:
     """Write, once in each revision, the block that refuses a ledger that is missing, of another version or another role's.
 
-    The first revision of a registry has the functions, and no other tables. Whoever owns the schema is asked here: a
-    function of a stranger is not called.
+    The first revision of a registry has the functions, and no other tables. The owner of the schema is read here: a
+    function of another role is not called.
     """
     run = current_run()
     if run.required_ledger == run.revision:

@@ -88,21 +88,21 @@ def call_begin(request: GateRequest, tables: Tables, timeout_s: float, more: Map
     return f"CALL pipestate.begin_gate(\n  {written})"
 
 
-def call_evaluate(request: GateRequest, asked: SelectedCheck, number: int) -> str:
+def call_evaluate(request: GateRequest, selected: SelectedCheck, number: int) -> str:
     """Write the call that evaluates one check; a sign-off is a check on the ledger."""
-    check = query_of(asked)
+    check = query_of(selected)
     arguments = [
         text(request.revision),
         str(number),
-        *(text(each) for each in (check.id, check.require.text, asked.source)),
+        *(text(each) for each in (check.id, check.require.text, selected.source)),
         _query(check.sql, number),
     ]
-    if asked in request.again:
+    if selected in request.again:
         arguments.append("again => true")
-    if isinstance(asked.check, SignOff):
+    if isinstance(selected.check, SignOff):
         arguments.append("is_ours => true")
-    if asked.check.level != "block":
-        arguments.append(f"level => {text(asked.check.level)}")
+    if selected.check.level != "block":
+        arguments.append(f"level => {text(selected.check.level)}")
     return f"CALL pipestate.evaluate_check({', '.join(arguments)})"
 
 
@@ -122,15 +122,17 @@ def call_evaluate_again(request: GateRequest) -> str:
 
 
 def call_pass_gate(request: GateRequest) -> str:
-    """Write the call that ends the pass under the lock and sets the mark."""
+    """Write the call that ends the pass under the lock and sets the token."""
     return f"CALL pipestate.pass_gate({text(request.revision)})"
 
 
-def query_of(asked: SelectedCheck) -> Check:
+def query_of(selected: SelectedCheck) -> Check:
     """Return the check itself, or the check that represents a sign-off."""
-    if isinstance(asked.check, Check):
-        return asked.check
-    return signoff_check(asked.check, "postgresql", runbook=asked.runbook.name, phase=asked.phase.name)
+    if isinstance(selected.check, Check):
+        return selected.check
+    return signoff_check(
+        selected.check, "postgresql", runbook=selected.runbook.name, phase=selected.phase.name
+    )
 
 
 def text(value: str) -> str:
@@ -242,12 +244,12 @@ def evaluate_gate_again(request: GateRequest, tables: Tables, before: Report | N
     sql.emit(call_evaluate_again(request))
     state = _state(connection)
     found = {each["check_id"] for each in state["results"]}
-    asked = [each for each in request.checks if each.check.id in found]
-    return _report(request, asked, state, started) if asked or state["late"] else None
+    selected = [each for each in request.checks if each.check.id in found]
+    return _report(request, selected, state, started) if selected or state["late"] else None
 
 
 def finish_gate(request: GateRequest, report: Report | None, reason: str | None, *, whole: bool) -> None:
-    """Make the server judge and record the pass under the lock, and set the mark."""
+    """Make the server judge and record the pass under the lock, and set the token."""
     del report, reason, whole
     sql.emit(call_pass_gate(request))
 
@@ -276,23 +278,23 @@ def _now() -> tuple[datetime, float]:
 
 def _report(
     request: GateRequest,
-    asked: Sequence[SelectedCheck],
+    selected: Sequence[SelectedCheck],
     state: dict[str, Any],
     started: tuple[datetime, float],
 ) -> Report:
     """Write the report of a pass, with the rows that show why a check failed."""
     found = {each["check_id"]: each for each in state["results"]}
-    return report_of(request, [_verdict_of(each, found.get(each.check.id)) for each in asked], started)
+    return report_of(request, [_verdict_of(each, found.get(each.check.id)) for each in selected], started)
 
 
-def _verdict_of(asked: SelectedCheck, found: dict[str, Any] | None) -> Verdict:
-    check = query_of(asked)
-    judgement = Judgement(Outcome.SKIPPED, {}, asked.skipped or "")
+def _verdict_of(selected: SelectedCheck, found: dict[str, Any] | None) -> Verdict:
+    check = query_of(selected)
+    judgement = Judgement(Outcome.SKIPPED, {}, selected.skipped or "")
     if found is not None:
         judgement = Judgement(Outcome(found["outcome"]), found["observed"], found["message"])
-    if isinstance(asked.check, SignOff):
+    if isinstance(selected.check, SignOff):
         judgement = explain_signoff(
-            asked.check, judgement, runbook=asked.runbook.name, phase=asked.phase.name
+            selected.check, judgement, runbook=selected.runbook.name, phase=selected.phase.name
         )
     rows = failed_rows(check) if judgement.outcome is Outcome.FAILED else NOTHING
-    return make_verdict(asked, check, judgement, found["duration_ms"] if found is not None else 0.0, rows)
+    return make_verdict(selected, check, judgement, found["duration_ms"] if found is not None else 0.0, rows)

@@ -53,7 +53,7 @@ def report_wait(connection: Connection, otherwise: str) -> Iterator[None]:
 # again, with a growing and jittered pause, until its patience ends; then it names the blocking session.
 
 
-# "pipe", "stat" as two integers: the advisory lock that every migration of the chain takes.
+# "pipe", "stat" as two integers: the advisory lock that every migration takes.
 LOCK_KEY = (0x70697065, 0x73746174)
 # For statements that block no other session while they wait (VALIDATE); `lock_tables` and index builds have
 # their own.
@@ -106,8 +106,8 @@ def lock_tables(
     with patiently(*tables, timeout_ms=timeout_ms, patience_s=patience_s) as patience:
         names = [sql.name(table) for table in tables]
         if sql.is_offline():
-            asked = f"{_configured(timeout_ms)} ms at a time, for up to {patience_s:g} s"
-            sql.comment(f"lock {', '.join(tables) or 'them'} where needed: {asked}")
+            limits = f"{_configured(timeout_ms)} ms at a time, for up to {patience_s:g} s"
+            sql.comment(f"lock {', '.join(tables) or 'them'} where needed: {limits}")
         if in_server and not sql.keeps_registry():  # behind a gate the ledger exists, and was compared
             sql.emit(f"CALL {calls.HOME}.{calls.written_call('lock_tables', [names], options | patience)}")
         else:
@@ -162,8 +162,8 @@ def one_migration_at_a_time(
     locks = _locks(connection.scalar(TENANT))
     give_up_at = time.monotonic() + patience_s
     said = False
-    while (held := _take(connection, locks, of_transaction=of_transaction)) is not None:
-        holder = connection.execute(HOLDER, held).first()
+    while (taken := _take(connection, locks, of_transaction=of_transaction)) is not None:
+        holder = connection.execute(HOLDER, taken).first()
         who = f"pid {holder.pid}, since {holder.since or 'just now'}" if holder else "just ending"
         if time.monotonic() >= give_up_at:
             raise MigrationError(

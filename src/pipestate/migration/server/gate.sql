@@ -42,7 +42,7 @@ CREATE OR REPLACE PROCEDURE pipestate.begin_gate(
   revision text, runbook text, phase text, tables text[], path name[], timeout text,
   may_be_gone boolean DEFAULT false, version_table text DEFAULT NULL, starts_at text[] DEFAULT NULL,
   sha256 text DEFAULT NULL, files text DEFAULT '', actor text DEFAULT NULL, force text DEFAULT NULL,
-  enforce boolean DEFAULT true, undo text DEFAULT NULL, mark text DEFAULT NULL, step integer DEFAULT NULL)
+  enforce boolean DEFAULT true, undo text DEFAULT NULL, token text DEFAULT NULL, step integer DEFAULT NULL)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on AS $$
 DECLARE
@@ -52,8 +52,8 @@ DECLARE
   relation regclass;
   relations oid[] := '{}';
 BEGIN
-  IF mark IS NOT NULL THEN  -- of the revision before, in the same script
-    CALL pipestate.require_step(mark, step);
+  IF token IS NOT NULL THEN  -- of the revision before, in the same script
+    CALL pipestate.require_step(token, step);
   END IF;
   PERFORM set_config('pipestate.gate', '', true), set_config('pipestate.gate_state', '', true);
   CALL pipestate.require_session(revision, path, array_to_string(tables, ' '), force);
@@ -147,7 +147,7 @@ BEGIN
   IF (state ->> 'filled')::boolean THEN
     state := pipestate.settle_gate(state, true);
   END IF;
-  PERFORM set_config('pipestate.gate_state', (state || jsonb_build_object('pass', 'judged', 'held', ARRAY(SELECT l.relation::bigint
+  PERFORM set_config('pipestate.gate_state', (state || jsonb_build_object('pass', 'judged', 'locked', ARRAY(SELECT l.relation::bigint
       FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock')))::text, true),
     set_config('pipestate.others', CASE WHEN (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL
       THEN pipestate.others(state -> 'of_tenant')::text ELSE '{}' END, true);
@@ -171,7 +171,7 @@ BEGIN
   END LOOP;
   FOR task IN SELECT jsonb_array_elements(state -> 'checks') LOOP
     IF filled AND ((task ->> 'again')::boolean OR NOT (state ->> 'filled')::boolean) THEN
-      -- The time of this call is over: nothing more is asked while everybody waits for the lock.
+      -- The time of this call is over: nothing more is evaluated while everybody waits for the lock.
       results := results || CASE WHEN results #>> '{-1,message}' ~ '^(took longer|was cancelled)'
         THEN results -> -1 || jsonb_build_object('check_id', task -> 'check_id', 'required', task -> 'required',
                'source', task -> 'source', 'level', task -> 'level', 'duration_ms', 0)
@@ -182,7 +182,7 @@ BEGIN
     'late', filled AND NOT (state ->> 'filled')::boolean, 'filled', filled))::text, true);
 END $$;
 
--- Judge the pass under the lock and leave the mark: until the end of this transaction the gate is passed.
+-- Judge the pass under the lock and leave the token: until the end of this transaction the gate is passed.
 CREATE OR REPLACE PROCEDURE pipestate.pass_gate(revision text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -208,11 +208,11 @@ BEGIN
   END IF;
   -- What this gate has locked is its own; what the revision had locked before it is not.
   PERFORM set_config('pipestate.others', (others - ARRAY(SELECT l.relation::text FROM pg_locks l WHERE l.pid = pg_backend_pid()
-      AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND NOT state -> 'held' @> to_jsonb(l.relation::bigint)
+      AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND NOT state -> 'locked' @> to_jsonb(l.relation::bigint)
     UNION ALL SELECT f::oid::text FROM jsonb_array_elements_text(state -> 'relations') AS r, pipestate.family(r::oid::regclass) AS f))::text, true);
 END $$;
 
--- Decide and record: refuse where a blocking check does not hold or none was asked, unless the gate is forced or not enforced.
+-- Decide and record: refuse where a blocking check did not pass or none applied, unless the gate is forced or not enforced.
 CREATE OR REPLACE FUNCTION pipestate.settle_gate(state jsonb, whole boolean) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on AS $$
@@ -229,7 +229,7 @@ DECLARE
   failing jsonb := (SELECT coalesce(jsonb_agg(r -> 'check_id'), '[]') FROM jsonb_array_elements(state -> 'results') AS r
     WHERE r ->> 'outcome' <> 'passed' AND r ->> 'level' = 'block');
 BEGIN
-  wrong := coalesce(wrong, E'\n  none of its checks applies here and blocks: nothing to ask is closed');
+  wrong := coalesce(wrong, E'\n  none of its checks applies here and blocks, so it stays closed: add one to its phase');
   IF is_closed AND NOT is_forced AND is_enforced THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate %s is closed, so nothing of this revision was done:%s -- '
       'to look closer: pipestate verify %s --phase %s', gate, wrong, state ->> 'runbook', state ->> 'phase');

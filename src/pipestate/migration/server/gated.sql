@@ -7,13 +7,13 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Refuse what destroys something where the gate of this revision was not passed in this transaction, or has not locked it.
-CREATE OR REPLACE PROCEDURE pipestate.require_mark(revision text, relations regclass[], what text)
+CREATE OR REPLACE PROCEDURE pipestate.require_token(revision text, relations regclass[], what text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   relation regclass;
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM revision THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s destroys something, and no gate was asked for it: call it inside '
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s destroys something, and no gate was passed for it: call it inside '
       '`with gate(...)`, or make the revision a Contract', what);
   END IF;
   FOREACH relation IN ARRAY relations LOOP
@@ -116,13 +116,13 @@ BEGIN
 END $$;
 
 -- Go on with a revision after a gate, in a new transaction or behind another revision: only where all before it is done.
-CREATE OR REPLACE PROCEDURE pipestate.go_on(mark text, version_table text, heads text[], path name[])
+CREATE OR REPLACE PROCEDURE pipestate.go_on(token text, version_table text, heads text[], path name[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF pipestate.versions(version_table, array_to_string(ARRAY(SELECT quote_ident(s::text) FROM unnest('pg_catalog'::name || path) AS s
        WHERE NOT starts_with(s::text, 'pg_temp_')) || 'pg_temp'::text, ', ')) IS DISTINCT FROM heads THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'what comes before this revision was not done, so it does nothing';
   END IF;
-  PERFORM set_config('pipestate.gate', mark, true), set_config('pipestate.others', '', true),
+  PERFORM set_config('pipestate.gate', token, true), set_config('pipestate.others', '', true),
     pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
 END $$;

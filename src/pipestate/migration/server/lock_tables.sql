@@ -1,5 +1,5 @@
--- Lock tables until the end of the transaction without stopping the traffic: ask for all of them with a short timeout,
--- give everything back where one is not available, pause, ask again; when patience ends, say who holds it.
+-- Lock tables until the end of the transaction without stopping the traffic: request all of them with a short timeout,
+-- give everything back where one is not available, pause, request again; when patience ends, say who holds it.
 CREATE OR REPLACE PROCEDURE pipestate.lock_relations(
   the_tables regclass[], the_names text, the_mode text, the_timeout_ms integer, the_patience_s double precision)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

@@ -30,12 +30,15 @@ BEGIN
   END LOOP;
 END $$;
 
--- Let a role also run migrations: their gates call these functions, and write every table of the ledger.
+-- Let a role also run migrations: their gates call these functions, and write every table of the ledger. Two tables are no record:
+-- they say which objects exist now, and which are hidden.
 CREATE OR REPLACE PROCEDURE pipestate.grant_migrating(the_role name)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   every_table text[] := ARRAY(SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'pipestate'::regnamespace AND c.relkind = 'r');
 BEGIN
   CALL pipestate.grant_recording(the_role, every_table);
+  EXECUTE format('GRANT INSERT, UPDATE, DELETE ON pipestate.object, pipestate.soft_drop TO %I', the_role);
+  EXECUTE format('GRANT USAGE ON SEQUENCE pipestate.soft_drop_id_seq TO %I', the_role);
   EXECUTE format('GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO %I', the_role);
 END $$;
