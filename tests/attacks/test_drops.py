@@ -77,7 +77,9 @@ def test_nothing_goes_on_the_way_up_without_a_gate(gated: Project, helper: str, 
     use(gated, environment)
     write_revision(gated, up=f"{helper}({DROPS[helper]})")
     before = everything(gated)
-    assert_refused(gated.alembic("upgrade", "head"), gated.database, f"{helper}(", "no gate was passed for it")
+    assert_refused(
+        gated.alembic("upgrade", "head"), gated.database, f"{helper}(", "no gate was passed for it"
+    )
     assert everything(gated) == before
 
 
