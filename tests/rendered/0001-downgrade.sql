@@ -508,10 +508,13 @@ CALL pg_temp.pipestate_note_copies(ARRAY['object', 'pipestate', 'soft_drop'], fa
 
 DO $pipestate$
 DECLARE
+  path CONSTANT text := pg_catalog.current_setting('search_path');
   todo text;
 BEGIN
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   IF to_regclass('pipestate.soft_drop') IS NULL OR to_regclass('pipestate.run') IS NOT NULL
       OR EXISTS (SELECT FROM pipestate.soft_drop WHERE state IN ('hidden', 'validating')) THEN
+    PERFORM set_config('search_path', path, true);
     RETURN;
   END IF;
   IF to_regnamespace('pipestate_guard') IS NOT NULL THEN
@@ -531,13 +534,14 @@ BEGIN
   DROP TABLE pipestate.soft_drop;
   DROP TABLE pipestate.object;
   IF to_regnamespace('pipestate') IS NOT NULL AND NOT EXISTS (
-      SELECT FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('pipestate')) THEN
+      SELECT FROM pg_class WHERE relnamespace = to_regnamespace('pipestate')) THEN
     DROP SCHEMA pipestate;
   END IF;
   IF to_regnamespace('pipestate') IS NULL AND to_regnamespace('pipestate_archive') IS NOT NULL AND NOT EXISTS (
-      SELECT FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('pipestate_archive')) THEN
+      SELECT FROM pg_class WHERE relnamespace = to_regnamespace('pipestate_archive')) THEN
     DROP SCHEMA pipestate_archive;
   END IF;
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 CALL pg_temp.pipestate_end_revision('0001', 'downgrade', 'refuse', NULL, '', true);

@@ -472,9 +472,11 @@ CALL pg_temp.pipestate_note_copies(ARRAY['attestation', 'backfill_progress', 'ob
 
 DO $pipestate$
 DECLARE
+  path CONSTANT text := pg_catalog.current_setting('search_path');
   used boolean := false;
   todo text;
 BEGIN
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   IF NOT used AND to_regclass('pipestate.statement_calls') IS NOT NULL THEN
     EXECUTE 'SELECT EXISTS (SELECT FROM pipestate.statement_calls)' INTO used;
   END IF;
@@ -498,6 +500,7 @@ BEGIN
   END IF;
   IF used THEN
     RAISE WARNING 'the ledger has rows, so this downgrade leaves it as it is; the next upgrade finds it again';
+    PERFORM set_config('search_path', path, true);
     RETURN;
   END IF;
   DROP VIEW IF EXISTS pipestate.running_release;
@@ -521,13 +524,14 @@ BEGIN
   DROP TABLE IF EXISTS pipestate.result;
   DROP TABLE IF EXISTS pipestate.run;
   IF to_regnamespace('pipestate') IS NOT NULL AND NOT EXISTS (
-      SELECT FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('pipestate')) THEN
+      SELECT FROM pg_class WHERE relnamespace = to_regnamespace('pipestate')) THEN
     DROP SCHEMA pipestate;
   END IF;
   IF to_regnamespace('pipestate') IS NULL AND to_regnamespace('pipestate_archive') IS NOT NULL AND NOT EXISTS (
-      SELECT FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('pipestate_archive')) THEN
+      SELECT FROM pg_class WHERE relnamespace = to_regnamespace('pipestate_archive')) THEN
     DROP SCHEMA pipestate_archive;
   END IF;
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 CALL pg_temp.pipestate_end_revision('0002', 'downgrade', 'refuse', NULL, '', true);

@@ -205,9 +205,11 @@ def reachable(url: URL) -> Iterator[None]:
         raise Unreachable(_cannot_reach(url, first) if first else f"{error} ({shown(url)})") from error
 
 
-def run_own(connection: Connection, sql: str) -> Sequence[Any]:
+def run_own(connection: Connection, sql: str, **parameters: object) -> Sequence[Any]:
     """Run a query of ours on catalogues or the ledger, where no object of the project can answer it."""
     with engine_of(connection).own_path(connection):
+        if parameters:
+            return connection.execute(sa.text(sql), parameters).all()
         return run_as_written(connection, sql).all()
 
 
