@@ -161,7 +161,7 @@ def world(postgres: Postgres, sqlite: Sqlite, request: pytest.FixtureRequest) ->
     postgres.drop(database)
 
 
-def fill_surroundings(storage: Path, redis_url: str) -> dict[str, str]:
+def fill_environment(storage: Path, redis_url: str) -> dict[str, str]:
     """Files and queues, where the page works with them."""
     scene.write_files(storage)
     with Redis.from_url(redis_url) as redis:
@@ -196,7 +196,7 @@ def test_a_page_runs_top_to_bottom(world: Database, page: Path, tmp_path: Path, 
     lay_out(directory, examples(page))
     shell = Shell(directory, {"DATABASE_URL": world.text})
     if database_of(page).startswith("scene"):
-        shell.environment.update(fill_surroundings(tmp_path / "sites", redis_url))
+        shell.environment.update(fill_environment(tmp_path / "sites", redis_url))
     printed = ""
     for example in examples(page):
         if example.language == "sql" and has_directives(example.text):
@@ -225,25 +225,34 @@ def test_a_page_that_begins_in_the_shop_runs_top_to_bottom(page: Path, pg: Datab
 GOES_BACK: dict[str, tuple[tuple[str, ...], tuple[str, ...], str, list[tuple[object, ...]]]] = {
     "rename-a-column.md": (
         (
-            "INSERT INTO order_log (id, said) VALUES (2, 'b'), (3, 'c')",
+            "INSERT INTO order_log (id, said) VALUES (2, 'b'), (3, 'c'), (5, 'e')",
             "UPDATE order_log SET note = 'C' WHERE id = 3",
         ),
-        ("INSERT INTO order_log (id, note) VALUES (4, 'd')", "UPDATE order_log SET note = 'B' WHERE id = 2"),
+        (
+            "INSERT INTO order_log (id, note) VALUES (4, 'd')",
+            "UPDATE order_log SET note = 'B' WHERE id = 2",
+            "UPDATE order_log SET note = NULL WHERE id = 5",
+        ),
         "SELECT id, said, note FROM order_log ORDER BY id",
-        [(1, *["order 1 was placed"] * 2), (2, "B", "B"), (3, "C", "C"), (4, "d", "d")],
+        [(1, *["order 1 was placed"] * 2), (2, "B", "B"), (3, "C", "C"), (4, "d", "d"), (5, None, None)],
     ),
     "split-a-table.md": (
         (
-            "INSERT INTO orders (id, status) VALUES (3, 'paid')",
+            "INSERT INTO orders (id, status) VALUES (3, 'paid'), (5, 'paid'), (6, 'paid')",
             "UPDATE order_status SET status = 'sent' WHERE order_id = 3",
         ),
         (
             "UPDATE order_status SET status = 'sent' WHERE order_id = 1",
             "INSERT INTO orders (id) VALUES (4)",
             "INSERT INTO order_status VALUES (4, 'new')",
+            "UPDATE order_status SET status = NULL WHERE order_id = 5",
+            "DELETE FROM order_status WHERE order_id = 6",
         ),
         "SELECT o.id, o.status, s.status FROM orders o JOIN order_status s ON s.order_id = o.id ORDER BY 1",
-        [(1, "sent", "sent"), (2, None, None), (3, "sent", "sent"), (4, "new", "new")],
+        [
+            *((1, "sent", "sent"), (2, None, None), (3, "sent", "sent"), (4, "new", "new")),
+            *((5, None, None), (6, None, None)),
+        ],
     ),
     "drop-a-table.md": (
         ("INSERT INTO order_log VALUES (2, 'b')",),

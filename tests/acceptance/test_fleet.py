@@ -33,7 +33,7 @@ def directory(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> I
         "closed": [*good, closed],
         "all": [*good, closed, odd, f"gone = {UNREACHABLE}", good[0]],
     }
-    lists["past"] = [tenants.named("done", "d4")]
+    lists["finished"] = [tenants.named("done", "d4")]
     for name, lines in lists.items():
         (root / f"{name}.txt").write_text("\n".join(["# tenants", *lines]) + "\n", encoding="utf-8")
     (root / "empty.txt").write_text("# nobody\n")
@@ -65,7 +65,7 @@ def lines_of(stdout: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         (("verify",), "all", 3),
         (("gate", "ready"), "good", 0),
         (("gate", "shop/ready"), "closed", 1),
-        (("gate", "ready"), "past", 2),
+        (("gate", "ready"), "finished", 2),
         (("plan",), "closed", 0),
         (("plan",), "all", 3),
     ],
@@ -180,13 +180,17 @@ def tenants(directory: Path, postgres: Postgres) -> Iterator[Database]:
     postgres.drop(database)
 
 
-def test_an_upgrade_says_what_is_held_and_what_is_pending(directory: Path, tenants: Database) -> None:
+def test_an_upgrade_says_what_is_left_pending(directory: Path, tenants: Database) -> None:
     code, stdout, _ = run(directory, "upgrade", "--databases", "schemas.txt", "--dry-run")
     assert (code, "5 pending." in stdout, "4 revisions pending" in stdout) == (0, True, True)
     assert run(directory, "upgrade", "b2", "--databases", "schemas.txt")[0] == 0
     tenants.run("INSERT INTO t_3.order_log VALUES (1, 'x')")
     code, stdout, _ = run(directory, "upgrade", "c3", "--databases", "schemas.txt")
-    assert (code, "4 upgraded, 1 held." in stdout, "held: shop/ready is closed" in stdout) == (1, True, True)
+    assert (
+        code,
+        "4 upgraded, 1 left pending." in stdout,
+        "left pending: shop/ready is closed" in stdout,
+    ) == (1, True, True)
     assert run(directory, "upgrade", "c3", "--databases", "schemas.txt", "--hold")[0] == 0
 
 

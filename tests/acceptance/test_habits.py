@@ -122,13 +122,36 @@ def test_an_application_that_runs_revisions_itself(own_steps: Shop) -> None:
     own_steps.assert_contracted()
 
 
-def test_an_application_that_reverts_revisions_itself(database: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--environment",), ("--environment", "--guard")])
+def test_an_application_that_reverts_revisions_itself(
+    database: Database, tmp_path: Path, options: tuple[str, ...]
+) -> None:
     """As zenml: no env.py and no command of Alembic says that this is a downgrade; Alembic's step does."""
     shop = lay_out_own_steps(database, tmp_path)
-    must(run_own_steps(shop, "b2"))
-    must(run_own_steps(shop, "base", "--down"))
+    must(run_own_steps(shop, "b2", *options))
+    must(run_own_steps(shop, "base", "--down", *options))
     assert shop.version() is None
     assert shop.tables() == {"alembic_version"}
+
+
+def test_the_guard_of_an_application_without_env_py(database: Database, tmp_path: Path) -> None:
+    """As zenml's own class: the guard takes its EnvironmentContext, and names it where `alembic.context` is empty."""
+    shop = lay_out_own_steps(database, tmp_path)
+    must(run_own_steps(shop, "b2", "--environment", "--guard"))
+    shop.fill()
+    shutil.rmtree(shop.root / "migrations" / "runbooks")
+    shop.root.joinpath("migrations/versions/c3_no_log.py").write_text(
+        "from alembic import op\n\nrevision, down_revision = 'c3', 'b2'\n\n\n"
+        "def upgrade():\n    op.drop_table('order_log')\n"
+    )
+    done = run_own_steps(shop, "head", "--environment", "--guard")
+    assert "the upgrade of revision c3 loses the table order_log" in done.stderr
+    shop.root.joinpath("outside.py").write_text(
+        "from alembic import context\nfrom pipestate.environment import guard\n\nguard(context)\n"
+    )
+    with attacked.running("outside.py", cwd=shop.root) as process:
+        done = attacked.finish(process)
+    assert "a program calls guard(environment) with its EnvironmentContext" in done.stderr
 
 
 FILTERED = """
@@ -189,7 +212,7 @@ def test_files_in_a_directory_of_their_year(tmp_path: Path) -> None:
     assert "Revises: b2" in ledger.read_text()
     argv = ["pipestate", "revision", "--contract", "orders2/readiness", "--drop-table", "t_a1"]
     said = must(run_program(argv, cwd=root, environment=os.environ))
-    assert "readiness opens" in said
+    assert "readiness guards" in said
 
 
 FROM_CODE = """

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
+from pipestate.ledger.install import install
 from support.miniatures import copy_project
 from support.programs import run_program
 from support.servers import Database
@@ -38,8 +39,10 @@ def refused(directory: Path, *arguments: str, **environment: str) -> str:
 
 @pytest.fixture
 def members(tmp_path: Path, database: Database) -> Path:
-    """A project whose env.py and revisions need a package that is not installed."""
+    """A project whose env.py and revisions need a package that is not installed; its database has a ledger."""
     database.run(*MEMBERS)
+    with database.engine.begin() as connection:
+        install(connection)
     return copy_project("missing_package", tmp_path)
 
 

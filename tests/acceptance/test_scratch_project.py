@@ -373,13 +373,13 @@ def test_a_gate_does_not_write_into_an_older_ledger(installed: Project) -> None:
     assert installed.database.value("SELECT count(*) FROM orders") == 1
 
 
-def test_a_gate_does_not_believe_a_ledger_that_a_stranger_made(postgres: Postgres, tmp_path: Path) -> None:
+def test_a_gate_does_not_believe_a_ledger_that_a_other_role_made(postgres: Postgres, tmp_path: Path) -> None:
     """Whoever may create a schema could sign everything off in tables of his own; online and in a script."""
     from support.alembic_runs import psql
 
     database = postgres.create()
     project = lay_out("scratch", tmp_path / "project", database)
-    role = f"stranger_{database.url.database}"
+    role = f"other_role_{database.url.database}"
     must(project.alembic("upgrade", "a1"))
     must(project.alembic("stamp", "b2"))
     add_gate(project)
@@ -387,10 +387,10 @@ def test_a_gate_does_not_believe_a_ledger_that_a_stranger_made(postgres: Postgre
         f"CREATE ROLE {role} LOGIN PASSWORD 'x'",
         f"GRANT CREATE ON DATABASE {database.url.database} TO {role}",
     )
-    stranger = Database(database.url.set(username=role, password="x"))
-    with stranger.begin() as connection:
+    other_role = Database(database.url.set(username=role, password="x"))
+    with other_role.begin() as connection:
         install(connection)
-    stranger.run(
+    other_role.run(
         "INSERT INTO pipestate.attestation (runbook, phase, name, person) "
         "VALUES ('orders', 'quiet', 'told-support', 'x')",
         "INSERT INTO pipestate.observation (name, value, source, actor) VALUES ('queue_depth', 0, 'x', 'x')",

@@ -126,8 +126,8 @@ def test_status_answers_what_people_ask(weeks: Database) -> None:
     for answer in (
         "sites-consolidation/readiness closed",
         "waiting 0006 and 0007",
-        "5 of 7 days, opens",
-        "at the earliest, and not before backup-taken",
+        "5 of 7 days, earliest",
+        "; also needs: backup-taken",
         "sites-consolidation/backfill is closed now",
         "signed code-deployed: dba@example.com, valid for another 47 days",
         "unsigned backup-taken: the sign-off of dba@example.com expired 6 hours ago",

@@ -48,15 +48,15 @@ def test_up_to_the_closed_gate_and_then_on(project: Project, environment: str) -
     assert closed.stdout == "at b2: nothing was applied\n"
     assert "c3 waits: the gate orders/ready is closed" in closed.stderr
     assert "approved" in closed.stderr
-    held = project.pipestate("upgrade", "--hold")
-    assert (held.returncode, version(project.database)) == (1, "b2")
-    assert "c3 waits" in held.stdout
-    assert "held back: c3, d4\n" in held.stdout
-    assert "d4 have no gate of their own, but wait for one" in held.stderr
-    assert held.stderr.endswith("what closes the gates: pipestate gate orders/ready\n")
+    stopped = project.pipestate("upgrade", "--hold")
+    assert (stopped.returncode, version(project.database)) == (1, "b2")
+    assert "c3 waits" in stopped.stdout
+    assert "left pending: c3, d4\n" in stopped.stdout
+    assert "d4 have no gate of their own, but wait for one" in stopped.stderr
+    assert stopped.stderr.endswith("what closes the gates: pipestate gate orders/ready\n")
     only_gated = project.pipestate("upgrade", "c3", "--hold")
     assert (only_gated.returncode, "have no gate of their own" in only_gated.stderr) == (0, False)
-    assert only_gated.stdout.endswith("held back: c3\n")
+    assert only_gated.stdout.endswith("left pending: c3\n")
     project.database.run(APPROVAL)
     opened = project.pipestate("upgrade")
     assert (opened.returncode, version(project.database)) == (0, "d4")
@@ -92,8 +92,8 @@ def test_later_revisions_go_on_while_a_contract_waits_on_its_branch(pg: Database
     assert project.pipestate("upgrade", "b2").returncode == 0
     assert project.pipestate("ledger", "install").returncode == 0
     pg.run(ORDERS)
-    held = project.pipestate("upgrade", "--hold")
-    assert (held.returncode, version(pg)) == (0, "d4"), held.stderr
+    stopped = project.pipestate("upgrade", "--hold")
+    assert (stopped.returncode, version(pg)) == (0, "d4"), stopped.stderr
     plan = json.loads(project.pipestate("plan", "--json").stdout)
     assert plan["head"] == "c3 d4"
     assert [step["revision"] for step in plan["steps"] if not step["applied"]] == ["c3"]

@@ -485,7 +485,7 @@ def test_a_wrong_number_of_rows_is_refused_in_a_sentence(wrong: str) -> None:
 
 def test_an_empty_ledger_says_that_nothing_is_recorded_yet(legacy_0005: Database) -> None:
     done = on(legacy_0005, "gate", "readiness")
-    assert "failed   soak: nothing recorded yet, required days_held >= 7" in done.stdout
+    assert "failed   soak: nothing recorded yet, required days_open >= 7" in done.stdout
     assert "no row" not in done.stdout
 
 

@@ -111,6 +111,20 @@ FORMS = {
         "ALTER TABLE orders DROP COLUMN code",
         "ALTER TABLE orders RENAME COLUMN label TO code",
     ),
+    "few rows copied": sql(
+        "INSERT INTO items SELECT id + 10, order_id FROM items",
+        "CREATE TABLE new (id INTEGER PRIMARY KEY, order_id INTEGER)",
+        "INSERT INTO new SELECT * FROM items WHERE id = 1",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "few rows copied, the old table renamed": sql(
+        "INSERT INTO items SELECT id + 10, order_id FROM items",
+        "ALTER TABLE items RENAME TO old",
+        "CREATE TABLE items (id INTEGER PRIMARY KEY, order_id INTEGER)",
+        "INSERT INTO items SELECT * FROM old WHERE id = 1",
+        "DROP TABLE old",
+    ),
     "one row whole, one without a column": sql(
         "CREATE TABLE new (id INTEGER PRIMARY KEY, order_id INTEGER)",
         "INSERT INTO new SELECT * FROM items WHERE id = 1",

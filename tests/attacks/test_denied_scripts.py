@@ -275,12 +275,16 @@ def test_the_sentence(project: Guarded) -> None:
     project.write("b1", "op.drop_table('items')", down="op.drop_column('orders', 'code')")
     said = feed(project.database, project.script())
     assert (
-        "the upgrade of revision b1 loses the table items (about 1,993 rows), so it was rolled back. To go on, put it behind "
+        "the upgrade of revision b1 loses the table items (about 1,993 rows), so this transaction "
+        "is rolled back; earlier COMMITs stay. To go on, put it behind "
         "a gate: pipestate revision --contract RUNBOOK/PHASE --drop-table items; or write the script with a reason: "
         'alembic -x force="reason" upgrade ... --sql'
     ) in said
     said = feed(project.database, project.script("b1:a0", to="downgrade"))
-    assert "the downgrade of revision b1 loses the column orders.code (about 3 rows), so it was" in said
+    assert (
+        "the downgrade of revision b1 loses the column orders.code (about 3 rows), so this transaction"
+        in said
+    )
     assert "--contract" not in said
 
 

@@ -10,9 +10,11 @@ import pytest
 
 from attacks.attacked import install_ledger
 from attacks.guarded import Guarded, open_guarded
+from attacks.psql import feed
 from support.programs import run_program
 from support.runbook_samples import block, page
 from support.servers import Database, postgres_binary
+from support.shop_project import open_shop
 
 LEDGER = r"pipestate|alembic_version"
 
@@ -36,11 +38,13 @@ ALONE = (
     "with op.get_context().autocommit_block():\n    op.execute('CREATE TABLE early (id integer)')\n"
     "    op.execute('DROP TABLE items')"
 )
+BLOCK = "with op.get_context().autocommit_block():\n    op.execute({!r})\n"
 BODIES = {
     "whole": LOSS,
     "a part before": PART + LOSS,
     "a part": ALONE,
     "after a bare commit": "op.execute('COMMIT')\n" + LOSS,
+    "after a block that reads": BLOCK.format("SELECT count(*) FROM orders WHERE id IN (1)") + LOSS,
     "a bare commit behind a part": "op.execute('CREATE TABLE early (id integer)')\nop.execute('COMMIT')\n"
     + LOSS,
 }
@@ -73,6 +77,27 @@ def test_a_loss_says_what_stays(filled: Guarded, environment: str, body: str) ->
         assert ("INSERT INTO orders" in told) == ("77" in after), failed
 
 
+QUERIES = {
+    "into": "SELECT 1 AS id INTO early",
+    "a function": "SELECT tidy_up()",
+    "a quoted function": 'SELECT public."tidy_up"() AS x',
+    "explain": "EXPLAIN ANALYZE INSERT INTO orders VALUES (7)",
+}
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_a_query_that_writes_stays_too(pg: Database, tmp_path: Path, query: str) -> None:
+    project = make_filled(pg, tmp_path)
+    pg.run(
+        "CREATE FUNCTION tidy_up() RETURNS integer LANGUAGE sql AS 'INSERT INTO orders VALUES (7) RETURNING id'"
+    )
+    before = dump(pg)
+    project.write("b1", BLOCK.format(query) + "op.drop_table('items')")
+    failed = str(project.attempt())
+    assert dump(pg) != before
+    assert f"only the rest was rolled back: it had committed `{query}`" in failed
+
+
 @pytest.mark.parametrize("environment", ["generic", "per_migration"])
 def test_a_gate_that_is_closed_says_what_the_run_had_committed(filled: Guarded, environment: str) -> None:
     """An autocommit_block() of an earlier revision, or before the gate itself, has ended the transaction."""
@@ -97,6 +122,31 @@ def test_a_gate_that_is_closed_says_what_the_run_had_committed(filled: Guarded, 
     assert "early" in dump(filled.database)
 
 
+@pytest.mark.parametrize("end", ["loss", "gate"])
+@pytest.mark.parametrize(
+    "part", ["", PART, BLOCK.format("SELECT 1 AS id INTO early")], ids=["whole", "part", "query"]
+)
+def test_a_script_says_that_its_transaction_is_rolled_back(
+    pg: Database, tmp_path: Path, part: str, end: str
+) -> None:
+    """A part of the same revision is committed by then."""
+    project = make_filled(pg, tmp_path)
+    (project.root / "runbooks").mkdir(exist_ok=True)
+    (project.root / "runbooks" / "book.md").write_text(
+        page(block("SELECT 0 AS x"), name="book", front="  one: {}\n")
+    )
+    install_ledger(pg, project.root)
+    gate = "with gate('book/one', lock=['items'], revision=revision):\n    op.drop_table('items')"
+    before = dump(pg)
+    project.write("b1", part + (gate if end == "gate" else LOSS), top="from pipestate.gate import gate")
+    said = feed(pg, project.script())
+    assert (dump(pg) == before) == (part == "")
+    assert project.version() == "a0"
+    assert "so this transaction is rolled back; earlier COMMITs stay" in said
+    assert "so it was rolled back" not in said
+    assert "nothing of this revision" not in said
+
+
 def test_a_closed_gate_behind_a_commit_of_an_earlier_revision_does_not_promise_the_whole_run(
     filled: Guarded,
 ) -> None:
@@ -114,6 +164,32 @@ def test_a_closed_gate_behind_a_commit_of_an_earlier_revision_does_not_promise_t
     )
     stays = "all of this run since its last commit, which an earlier revision made, is rolled back"
     assert ("the revisions before it stay" if filled.database.is_sqlite else stays) in failed, failed
+
+
+PART_OF_CONTRACT = """
+
+def upgrade():
+    from alembic import op
+
+    with op.get_context().autocommit_block():
+        op.execute("CREATE TABLE early (id integer)")
+    contract.upgrade()
+"""
+
+
+def test_a_contract_that_is_refused_says_what_it_changed_itself(database: Database, tmp_path: Path) -> None:
+    """The same revision has committed a part before it."""
+    shop = open_shop(tmp_path, database)
+    revision = shop.root / "migrations" / "versions" / "c3_no_log.py"
+    revision.write_text(revision.read_text() + PART_OF_CONTRACT)
+    shop.upgrade("b2")
+    shop.fill()
+    shop.approve()
+    database.run("CREATE VIEW v AS SELECT old_status FROM orders")
+    with pytest.raises(Exception, match="cannot be dropped while others depend on it") as refused:
+        shop.upgrade("head")
+    assert "early" in shop.tables()
+    assert "nothing was changed" not in str(refused.value)
 
 
 END = "\nfrom pipestate.environment import guard\n\nguard(context)\n"
@@ -149,6 +225,10 @@ def run_alembic(project: Guarded, *arguments: str) -> subprocess.CompletedProces
 
 @pytest.fixture
 def filled(database: Database, tmp_path: Path) -> Guarded:
+    return make_filled(database, tmp_path)
+
+
+def make_filled(database: Database, tmp_path: Path) -> Guarded:
     project = open_guarded(tmp_path, database)
     project.write(
         "a0",

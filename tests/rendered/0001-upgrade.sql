@@ -409,7 +409,7 @@ BEGIN
    WHERE l.name !~ '\._pipestate_\d+_0$' AND (NOT own OR l.name !~ '^pipestate[._]');  -- a restore drops its mark
   IF found IS NOT NULL AND mode = 'refuse' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the %1$s of revision %2$s loses %3$s, so it was rolled back. To go on, %4$swrite the script with a reason: '
+      'the %1$s of revision %2$s loses %3$s, so this transaction is rolled back; earlier COMMITs stay. To go on, %4$swrite the script with a reason: '
       'alembic -x force="reason" %1$s ... --sql', direction, revision, said, CASE direction WHEN 'upgrade' THEN
       'put it behind a gate: pipestate revision --contract RUNBOOK/PHASE' || coalesce(options, '') || '; or ' ELSE '' END);
   ELSIF found IS NOT NULL AND mode <> 'allow' THEN
@@ -478,7 +478,7 @@ CALL pg_temp.pipestate_note_copies(ARRAY['array_to_string', 'pg_temp', 'pipestat
 DO $pipestate$
 DECLARE
   path_before text := pg_catalog.current_setting('search_path');
-  stranger record;
+  other_owner record;
   todo text;
 BEGIN
   PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
@@ -487,7 +487,7 @@ BEGIN
       'the role pipestate has "$user" on its search_path, so the schema pipestate would stand before public '
       'for it: connect as another role, or ALTER ROLE pipestate SET search_path = public';
   END IF;
-  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
     FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
     FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
@@ -502,9 +502,9 @@ BEGIN
       OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
         CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
       OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), '')))) AND pg_has_role(o.owner, 'USAGE')) LIMIT 1;
-  IF stranger.what IS NOT NULL THEN
+  IF other_owner.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner.what, other_owner.owner, other_owner.me);
   END IF;
   IF to_regnamespace('pipestate') IS NULL THEN
     CREATE SCHEMA pipestate;
@@ -580,7 +580,7 @@ BEGIN
   SELECT substring(p.prosrc, '[0-9]+[.0-9a-f]*') INTO todo FROM pg_proc p
    WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname = 'version';
   IF split_part(todo, '.', 1)::integer > 1 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.73cfbfc9ed4d): use the pipestate that installed them', todo);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.daab79e0d823): use the pipestate that installed them', todo);
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
@@ -1344,7 +1344,7 @@ DECLARE
 BEGIN
   wrong := coalesce(wrong, E'\n  none of its checks applies here and blocks, so it stays closed: add one to its phase');
   IF is_closed AND NOT is_forced AND is_enforced THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate %s is closed, so nothing of this revision was done:%s -- '
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate %s is closed, so this transaction is rolled back; earlier COMMITs stay:%s -- '
       'to look closer: pipestate verify %s --phase %s', gate, wrong, state ->> 'runbook', state ->> 'phase');
   END IF;
   IF is_closed AND state -> 'failing' IS NULL THEN
@@ -2001,7 +2001,7 @@ BEGIN
    WHERE l.name !~ '\._pipestate_\d+_0$' AND (NOT own OR l.name !~ '^pipestate[._]');  -- a restore drops its mark
   IF found IS NOT NULL AND mode = 'refuse' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the %1$s of revision %2$s loses %3$s, so it was rolled back. To go on, %4$swrite the script with a reason: '
+      'the %1$s of revision %2$s loses %3$s, so this transaction is rolled back; earlier COMMITs stay. To go on, %4$swrite the script with a reason: '
       'alembic -x force="reason" %1$s ... --sql', direction, revision, said, CASE direction WHEN 'upgrade' THEN
       'put it behind a gate: pipestate revision --contract RUNBOOK/PHASE' || coalesce(options, '') || '; or ' ELSE '' END);
   ELSIF found IS NOT NULL AND mode <> 'allow' THEN
@@ -2843,6 +2843,9 @@ BEGIN
     PERFORM pipestate.refuse(pg_catalog.format('%s has %s again, made since the downgrade of revision %s hid the former column: '
       'rename or drop the new one, then run the same again', the_table, again, the_revision));
   END IF;
+  -- Rows that were written since get the defaults, which hidden columns do not have.
+  CALL pipestate.begin_restore(the_revision, the_table, path, '{}', NULL, '', false);
+  CALL pipestate.fill(false);
   CALL pipestate.restore_columns(the_revision, the_table, path);
   CALL pipestate.validate_restored(the_revision, 'columns', the_table, path);
   CALL pipestate.end_restore(the_revision, 'columns', the_table, path);
@@ -3227,7 +3230,7 @@ BEGIN
   END IF;
   fault := pipestate.columns_fault(the_relation, the_columns, the_triggers, true);
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   n := nextval('pipestate.soft_drop_id_seq');
   SELECT jsonb_agg(jsonb_build_object('name', attname, 'hidden', format('_pipestate_%s_%s', n, i), 'number', attnum,
@@ -3433,7 +3436,7 @@ BEGIN
   END IF;
   fault := pipestate.tables_fault(there, '{}');
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   FOR one IN SELECT name, relation FROM unnest(the_names, the_relations) AS t (name, relation) WHERE relation IS NOT NULL LOOP
     n := nextval('pipestate.soft_drop_id_seq');
@@ -3514,7 +3517,7 @@ BEGIN
   PERFORM pipestate.require_gate(the_revision, ARRAY[the_relation]);
   fault := pipestate.columns_fault(the_relation, the_columns, the_triggers, false);
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   PERFORM pipestate.require_backup(the_relation, pipestate.numbers_of(the_relation, the_columns), has_backup);
   FOR item IN SELECT tgname, tgrelid::regclass AS relation FROM pg_trigger
@@ -3546,7 +3549,7 @@ BEGIN
   PERFORM pipestate.require_gate(the_revision, there);
   fault := pipestate.tables_fault(there, '{}');
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   PERFORM pipestate.require_backup(relation, '{}', has_backup) FROM unnest(there) AS relation;
   EXECUTE format('DROP TABLE %s', array_to_string(there, ', '));
@@ -4093,13 +4096,13 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.version() RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.73cfbfc9ed4d' $$;
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.daab79e0d823' $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_version(wanted text, with_tables boolean DEFAULT true)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  stranger record;
+  other_owner record;
 BEGIN
-  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
     FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
     FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
@@ -4114,8 +4117,8 @@ BEGIN
       OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
         CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
       OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), ''))))) LIMIT 1;
-  IF stranger.what IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  IF other_owner.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner.what, other_owner.owner, other_owner.me);
   ELSIF with_tables AND to_regclass('pipestate.run') IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that '
       'calls install_ledger()';
@@ -4202,7 +4205,7 @@ CALL pipestate.create_table('jobs', $$CREATE TABLE jobs (
 CALL pg_temp.pipestate_end_revision('0001', 'upgrade', 'refuse', NULL, 'DO $pipestate$
 DECLARE
   path_before text := pg_catalog.current_setting(''search_path'');
-  stranger record;
+  other_owner record;
   todo text;
 BEGIN
   PERFORM pg_catalog.set_config(''search_path'', ''pg_catalog, pg_temp'', true);
@@ -4211,7 +4214,7 @@ BEGIN
       ''the role pipestate has "$user" on its search_path, so the schema pipestate would stand before public ''
       ''for it: connect as another role, or ALTER ROLE pipestate SET search_path = public'';
   END IF;
-  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
     FROM (SELECT concat(''the schema '', n.nspname) AS what, n.nspowner AS owner
     FROM pg_namespace n WHERE n.nspname IN (''pipestate'', ''pipestate_archive'')
     UNION ALL
@@ -4226,9 +4229,9 @@ BEGIN
       OR (NOT current_setting(''is_superuser'') = ''on'' AND (pg_has_role(o.owner, ''USAGE'') OR pg_has_role(o.owner,
         CASE WHEN current_setting(''server_version_num'')::integer >= 160000 THEN ''SET'' ELSE ''MEMBER'' END)))
       OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting(''pipestate.version_table'', true), '''')))) AND pg_has_role(o.owner, ''USAGE'')) LIMIT 1;
-  IF stranger.what IS NOT NULL THEN
+  IF other_owner.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = ''PSTAT'', MESSAGE = format(
-      ''%s belongs to %s, of w', false);
+      ''%s belongs to', false);
 
 CALL pg_temp.pipestate_record('upgrade', '0001', 'The legacy schema: created where absent, adopted where present.', '174ededaa3d747d7bb6d9bb2a0a58ef96950e801ae52e5accf56ae022c8c4c88', '"pipestate_alembic_version"', 'a person', NULL);
 

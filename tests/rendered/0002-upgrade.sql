@@ -404,7 +404,7 @@ BEGIN
    WHERE l.name !~ '\._pipestate_\d+_0$' AND (NOT own OR l.name !~ '^pipestate[._]');  -- a restore drops its mark
   IF found IS NOT NULL AND mode = 'refuse' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the %1$s of revision %2$s loses %3$s, so it was rolled back. To go on, %4$swrite the script with a reason: '
+      'the %1$s of revision %2$s loses %3$s, so this transaction is rolled back; earlier COMMITs stay. To go on, %4$swrite the script with a reason: '
       'alembic -x force="reason" %1$s ... --sql', direction, revision, said, CASE direction WHEN 'upgrade' THEN
       'put it behind a gate: pipestate revision --contract RUNBOOK/PHASE' || coalesce(options, '') || '; or ' ELSE '' END);
   ELSIF found IS NOT NULL AND mode <> 'allow' THEN
@@ -471,7 +471,7 @@ END $pipestate$;
 DO $pipestate$
 DECLARE
   path_before text := pg_catalog.current_setting('search_path');
-  stranger record;
+  other_owner record;
   todo text;
 BEGIN
   PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
@@ -480,7 +480,7 @@ BEGIN
       'the role pipestate has "$user" on its search_path, so the schema pipestate would stand before public '
       'for it: connect as another role, or ALTER ROLE pipestate SET search_path = public';
   END IF;
-  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
     FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
     FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
@@ -495,9 +495,9 @@ BEGIN
       OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
         CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
       OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), '')))) AND pg_has_role(o.owner, 'USAGE')) LIMIT 1;
-  IF stranger.what IS NOT NULL THEN
+  IF other_owner.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner.what, other_owner.owner, other_owner.me);
   END IF;
   IF to_regnamespace('pipestate') IS NULL THEN
     CREATE SCHEMA pipestate;
@@ -902,7 +902,7 @@ BEGIN
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.schema_record ' || todo;
   END IF;
-  CALL pipestate.require_version('1.73cfbfc9ed4d');
+  CALL pipestate.require_version('1.daab79e0d823');
   CREATE OR REPLACE VIEW pipestate.observed AS
   SELECT o.name,
          o.value,
@@ -955,7 +955,7 @@ BEGIN
     WINDOW back AS (PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC)
   ), counted AS (
     SELECT r.runbook, r.phase, r.recorded_at,
-           r.is_open AND r.counts AND r.closed = 0 AS holds,
+           r.is_open AND r.counts AND r.closed = 0 AS in_streak,
            row_number() OVER back AS place,
            count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER back AS records,
            count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER whole AS of_all,
@@ -967,12 +967,12 @@ BEGIN
     FROM record r
     WINDOW whole AS (PARTITION BY r.runbook, r.phase),
            back AS (PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC)
-  ), held AS (
+  ), streak AS (
     SELECT c.*,
-           CASE WHEN c.holds
+           CASE WHEN c.in_streak
                 THEN greatest(0, floor(extract(epoch FROM statement_timestamp() - c.recorded_at)))::bigint
-           END AS held_s,
-           max(CASE WHEN c.holds
+           END AS open_s,
+           max(CASE WHEN c.in_streak
                     THEN greatest(0, ceil(extract(epoch FROM c.next_at - c.recorded_at)))::bigint
                END) OVER (PARTITION BY c.runbook, c.phase ORDER BY c.place) AS gap_s,
            CASE WHEN isfinite(c.last_record_at)
@@ -981,26 +981,26 @@ BEGIN
            END AS last_s
     FROM counted c
   )
-  SELECT h.runbook,
-         h.phase,
-         h.records,
-         CASE WHEN h.holds THEN h.recorded_at END AS held_since,
-         h.last_record_at,
-         round((h.held_s * 100 / 86400) / 100.0, 2) AS days_held,
-         round(((h.last_s * 100 + 3599) / 3600) / 100.0, 2) AS hours_since_last_record,
-         round(((h.gap_s * 100 + 3599) / 3600) / 100.0, 2) AS longest_gap_hours,
-         h.last_closed_at,
-         h.last_closed_by
-  FROM held h
-  WHERE h.holds OR (h.of_all = 0 AND h.place = 1);
+  SELECT s.runbook,
+         s.phase,
+         s.records,
+         CASE WHEN s.in_streak THEN s.recorded_at END AS open_since,
+         s.last_record_at,
+         round((s.open_s * 100 / 86400) / 100.0, 2) AS days_open,
+         round(((s.last_s * 100 + 3599) / 3600) / 100.0, 2) AS hours_since_last_record,
+         round(((s.gap_s * 100 + 3599) / 3600) / 100.0, 2) AS longest_gap_hours,
+         s.last_closed_at,
+         s.last_closed_by
+  FROM streak s
+  WHERE s.in_streak OR (s.of_all = 0 AND s.place = 1);
   CREATE OR REPLACE VIEW pipestate.soak AS
   SELECT DISTINCT ON (s.runbook, s.phase)
          s.runbook,
          s.phase,
          s.records,
-         s.held_since,
+         s.open_since,
          s.last_record_at,
-         s.days_held,
+         s.days_open,
          s.hours_since_last_record,
          s.longest_gap_hours,
          s.last_closed_at,

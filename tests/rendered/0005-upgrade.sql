@@ -31,19 +31,19 @@ BEGIN;
 DO $pipestate$
 DECLARE
   path CONSTANT text := pg_catalog.current_setting('search_path');
-  stranger name;
+  other_owner name;
 BEGIN
   PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-  SELECT pg_get_userbyid(o.owner) INTO stranger FROM (SELECT nspowner AS owner FROM pg_namespace WHERE nspname = 'pipestate') AS o
+  SELECT pg_get_userbyid(o.owner) INTO other_owner FROM (SELECT nspowner AS owner FROM pg_namespace WHERE nspname = 'pipestate') AS o
    WHERE NOT (o.owner = to_regrole(quote_ident(current_user))::oid
       OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
       OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
         CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))));
-  IF stranger IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger, current_user);
+  IF other_owner IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner, current_user);
   END IF;
-  CALL pipestate.require_version('1.73cfbfc9ed4d');
+  CALL pipestate.require_version('1.daab79e0d823');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN

@@ -63,19 +63,19 @@ END $pipestate$;
 DO $pipestate$
 DECLARE
   path CONSTANT text := pg_catalog.current_setting('search_path');
-  stranger name;
+  other_owner name;
 BEGIN
   PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-  SELECT pg_get_userbyid(o.owner) INTO stranger FROM (SELECT nspowner AS owner FROM pg_namespace WHERE nspname = 'pipestate') AS o
+  SELECT pg_get_userbyid(o.owner) INTO other_owner FROM (SELECT nspowner AS owner FROM pg_namespace WHERE nspname = 'pipestate') AS o
    WHERE NOT (o.owner = to_regrole(quote_ident(current_user))::oid
       OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
       OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
       OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
         CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))));
-  IF stranger IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger, current_user);
+  IF other_owner IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner, current_user);
   END IF;
-  CALL pipestate.require_version('1.73cfbfc9ed4d');
+  CALL pipestate.require_version('1.daab79e0d823');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -108,7 +108,7 @@ BEGIN
   fault := coalesce(fault, pipestate.columns_fault(to_regclass('sites'), ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[], ARRAY[]::text[], True));
   PERFORM pipestate.renamed_with(to_regclass('sites'), ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[], ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[], pipestate.removed_with(to_regclass('sites'), ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[], ARRAY[]::text[], ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[]), 0);
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
 END $pipestate$;
 
@@ -147,7 +147,7 @@ CALL pipestate.begin_gate(
   path => pg_catalog.current_schemas(false),
   timeout => '30s',
   may_be_gone => true,
-  sha256 => '15d66b3e62a9739eee1d1dc5fe97ce5fe77b5f9fb4e2770cc988c67872d19fcf',
+  sha256 => 'a6b6b890f29e726ab523aea193bdfebeb90f619ae0c119c86f2060446b962cee',
   files => '{"0001": "5182d9e060cf59c7c169932831b75a44", "0002": "0c9bd0270d6ad8eb301772358a151aa2", "0003": "cdb30b29da0e83bdcf2ae73f11a68ecf", "0004": "1ea7f6b035494770202dd69997040247", "0005": "e199289031ee124cb5916ddc93f93783", "0006": "c17ddf09e2e7fbb0f97b62adc47b4e60", "0007": "0d79961ff770c221f121eb6679e75bc5"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0006']::text[]);
@@ -212,7 +212,7 @@ ORDER BY late.subdomain
 $check_6$, again => true);
 
 CALL pipestate.evaluate_check('0007', 7, 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:1016', $check_7$
-WITH going (what, relation, number, name) AS (
+WITH dropped (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
   UNION ALL
   SELECT 'sites.' || attname::text, attrelid, attnum::integer, attname::text FROM pg_attribute
@@ -226,7 +226,7 @@ WITH going (what, relation, number, name) AS (
   WHERE p.oid >= 16384 AND n.nspname !~ '^(pg_|pipestate|information_schema$)' -- not the server's
 )
 SELECT 'depends on it' AS fault, g.what, pg_describe_object(d.classid, d.objid, 0) AS dependent
-FROM going g
+FROM dropped g
 JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass::oid AND d.refobjid = g.relation
   AND (g.number = 0 OR d.refobjsubid = g.number)
 JOIN pg_class catalogue ON catalogue.oid = d.classid
@@ -238,11 +238,11 @@ WHERE r.ev_class <> g.relation
                          OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
 UNION
 SELECT 'points at it', g.what, pg_describe_object('pg_constraint'::regclass::oid, c.oid, 0)
-FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
+FROM pg_constraint c JOIN dropped g ON c.confrelid = g.relation
 WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
 UNION
 SELECT 'names it', g.what, pg_describe_object('pg_proc'::regclass::oid, f.oid, 0)
-FROM function f JOIN going g ON g.relation IS NOT NULL AND f.body ~ ('\m' || g.name || '\M')
+FROM function f JOIN dropped g ON g.relation IS NOT NULL AND f.body ~ ('\m' || g.name || '\M')
 WHERE g.number = 0
    OR f.body ~ ('\msites\.' || g.name || '\M')
    OR (f.fires_on_sites AND f.body ~ ('\m(new|old)\.' || g.name || '\M'))
@@ -256,9 +256,9 @@ WHERE g.number = 0
 ORDER BY 2, 3
 $check_7$);
 
-CALL pipestate.evaluate_check('0007', 8, 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:1096', $check_8$
+CALL pipestate.evaluate_check('0007', 8, 'soak', 'days_open >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:1096', $check_8$
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
-ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
+ORDER BY longest_gap_hours <= 48 DESC, days_open DESC LIMIT 1
 $check_8$);
 
 CALL pipestate.evaluate_check('0007', 9, 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:1164', $check_9$

@@ -1,7 +1,7 @@
 DO $pipestate$
 DECLARE
   path_before text := pg_catalog.current_setting('search_path');
-  stranger record;
+  other_owner record;
   todo text;
 BEGIN
   PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
@@ -10,7 +10,7 @@ BEGIN
       'the role pipestate has "$user" on its search_path, so the schema pipestate would stand before public '
       'for it: connect as another role, or ALTER ROLE pipestate SET search_path = public';
   END IF;
-  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
     FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
     FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
@@ -25,9 +25,9 @@ BEGIN
       OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
         CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
       OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), '')))) AND pg_has_role(o.owner, 'USAGE')) LIMIT 1;
-  IF stranger.what IS NOT NULL THEN
+  IF other_owner.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner.what, other_owner.owner, other_owner.me);
   END IF;
   IF to_regnamespace('pipestate') IS NULL THEN
     CREATE SCHEMA pipestate;
@@ -435,7 +435,7 @@ BEGIN
   SELECT substring(p.prosrc, '[0-9]+[.0-9a-f]*') INTO todo FROM pg_proc p
    WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname = 'version';
   IF split_part(todo, '.', 1)::integer > 1 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.73cfbfc9ed4d): use the pipestate that installed them', todo);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.daab79e0d823): use the pipestate that installed them', todo);
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
@@ -1199,7 +1199,7 @@ DECLARE
 BEGIN
   wrong := coalesce(wrong, E'\n  none of its checks applies here and blocks, so it stays closed: add one to its phase');
   IF is_closed AND NOT is_forced AND is_enforced THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate %s is closed, so nothing of this revision was done:%s -- '
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate %s is closed, so this transaction is rolled back; earlier COMMITs stay:%s -- '
       'to look closer: pipestate verify %s --phase %s', gate, wrong, state ->> 'runbook', state ->> 'phase');
   END IF;
   IF is_closed AND state -> 'failing' IS NULL THEN
@@ -1856,7 +1856,7 @@ BEGIN
    WHERE l.name !~ '\._pipestate_\d+_0$' AND (NOT own OR l.name !~ '^pipestate[._]');  -- a restore drops its mark
   IF found IS NOT NULL AND mode = 'refuse' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the %1$s of revision %2$s loses %3$s, so it was rolled back. To go on, %4$swrite the script with a reason: '
+      'the %1$s of revision %2$s loses %3$s, so this transaction is rolled back; earlier COMMITs stay. To go on, %4$swrite the script with a reason: '
       'alembic -x force="reason" %1$s ... --sql', direction, revision, said, CASE direction WHEN 'upgrade' THEN
       'put it behind a gate: pipestate revision --contract RUNBOOK/PHASE' || coalesce(options, '') || '; or ' ELSE '' END);
   ELSIF found IS NOT NULL AND mode <> 'allow' THEN
@@ -2698,6 +2698,9 @@ BEGIN
     PERFORM pipestate.refuse(pg_catalog.format('%s has %s again, made since the downgrade of revision %s hid the former column: '
       'rename or drop the new one, then run the same again', the_table, again, the_revision));
   END IF;
+  -- Rows that were written since get the defaults, which hidden columns do not have.
+  CALL pipestate.begin_restore(the_revision, the_table, path, '{}', NULL, '', false);
+  CALL pipestate.fill(false);
   CALL pipestate.restore_columns(the_revision, the_table, path);
   CALL pipestate.validate_restored(the_revision, 'columns', the_table, path);
   CALL pipestate.end_restore(the_revision, 'columns', the_table, path);
@@ -3082,7 +3085,7 @@ BEGIN
   END IF;
   fault := pipestate.columns_fault(the_relation, the_columns, the_triggers, true);
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   n := nextval('pipestate.soft_drop_id_seq');
   SELECT jsonb_agg(jsonb_build_object('name', attname, 'hidden', format('_pipestate_%s_%s', n, i), 'number', attnum,
@@ -3288,7 +3291,7 @@ BEGIN
   END IF;
   fault := pipestate.tables_fault(there, '{}');
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   FOR one IN SELECT name, relation FROM unnest(the_names, the_relations) AS t (name, relation) WHERE relation IS NOT NULL LOOP
     n := nextval('pipestate.soft_drop_id_seq');
@@ -3369,7 +3372,7 @@ BEGIN
   PERFORM pipestate.require_gate(the_revision, ARRAY[the_relation]);
   fault := pipestate.columns_fault(the_relation, the_columns, the_triggers, false);
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   PERFORM pipestate.require_backup(the_relation, pipestate.numbers_of(the_relation, the_columns), has_backup);
   FOR item IN SELECT tgname, tgrelid::regclass AS relation FROM pg_trigger
@@ -3401,7 +3404,7 @@ BEGIN
   PERFORM pipestate.require_gate(the_revision, there);
   fault := pipestate.tables_fault(there, '{}');
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   PERFORM pipestate.require_backup(relation, '{}', has_backup) FROM unnest(there) AS relation;
   EXECUTE format('DROP TABLE %s', array_to_string(there, ', '));
@@ -3948,13 +3951,13 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.version() RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.73cfbfc9ed4d' $$;
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.daab79e0d823' $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_version(wanted text, with_tables boolean DEFAULT true)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  stranger record;
+  other_owner record;
 BEGIN
-  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
     FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
     FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
@@ -3969,8 +3972,8 @@ BEGIN
       OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
         CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
       OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), ''))))) LIMIT 1;
-  IF stranger.what IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+  IF other_owner.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner.what, other_owner.owner, other_owner.me);
   ELSIF with_tables AND to_regclass('pipestate.run') IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that '
       'calls install_ledger()';
@@ -4038,7 +4041,7 @@ END $$;
     WINDOW back AS (PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC)
   ), counted AS (
     SELECT r.runbook, r.phase, r.recorded_at,
-           r.is_open AND r.counts AND r.closed = 0 AS holds,
+           r.is_open AND r.counts AND r.closed = 0 AS in_streak,
            row_number() OVER back AS place,
            count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER back AS records,
            count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER whole AS of_all,
@@ -4050,12 +4053,12 @@ END $$;
     FROM record r
     WINDOW whole AS (PARTITION BY r.runbook, r.phase),
            back AS (PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC)
-  ), held AS (
+  ), streak AS (
     SELECT c.*,
-           CASE WHEN c.holds
+           CASE WHEN c.in_streak
                 THEN greatest(0, floor(extract(epoch FROM statement_timestamp() - c.recorded_at)))::bigint
-           END AS held_s,
-           max(CASE WHEN c.holds
+           END AS open_s,
+           max(CASE WHEN c.in_streak
                     THEN greatest(0, ceil(extract(epoch FROM c.next_at - c.recorded_at)))::bigint
                END) OVER (PARTITION BY c.runbook, c.phase ORDER BY c.place) AS gap_s,
            CASE WHEN isfinite(c.last_record_at)
@@ -4064,26 +4067,26 @@ END $$;
            END AS last_s
     FROM counted c
   )
-  SELECT h.runbook,
-         h.phase,
-         h.records,
-         CASE WHEN h.holds THEN h.recorded_at END AS held_since,
-         h.last_record_at,
-         round((h.held_s * 100 / 86400) / 100.0, 2) AS days_held,
-         round(((h.last_s * 100 + 3599) / 3600) / 100.0, 2) AS hours_since_last_record,
-         round(((h.gap_s * 100 + 3599) / 3600) / 100.0, 2) AS longest_gap_hours,
-         h.last_closed_at,
-         h.last_closed_by
-  FROM held h
-  WHERE h.holds OR (h.of_all = 0 AND h.place = 1);
+  SELECT s.runbook,
+         s.phase,
+         s.records,
+         CASE WHEN s.in_streak THEN s.recorded_at END AS open_since,
+         s.last_record_at,
+         round((s.open_s * 100 / 86400) / 100.0, 2) AS days_open,
+         round(((s.last_s * 100 + 3599) / 3600) / 100.0, 2) AS hours_since_last_record,
+         round(((s.gap_s * 100 + 3599) / 3600) / 100.0, 2) AS longest_gap_hours,
+         s.last_closed_at,
+         s.last_closed_by
+  FROM streak s
+  WHERE s.in_streak OR (s.of_all = 0 AND s.place = 1);
   CREATE OR REPLACE VIEW pipestate.soak AS
   SELECT DISTINCT ON (s.runbook, s.phase)
          s.runbook,
          s.phase,
          s.records,
-         s.held_since,
+         s.open_since,
          s.last_record_at,
-         s.days_held,
+         s.days_open,
          s.hours_since_last_record,
          s.longest_gap_hours,
          s.last_closed_at,

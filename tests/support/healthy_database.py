@@ -20,7 +20,7 @@ SIGN_OFFS = (
 
 
 def build_healthy(database: Database, revision: str = "0005") -> None:
-    """The old world, migrated up to that revision (0005 or later), with a past that opens every gate."""
+    """The old world, migrated up to that revision (0005 or later), with a history that opens every gate."""
     fill_legacy(database)
     Migrations(database).upgrade("0005")
     run_timed(database, *HISTORY)

@@ -41,7 +41,7 @@ REHEARSED = {
 
 
 def build(database: Database) -> None:
-    """The healthy database of `healthy.py`, with a past that is on record day by day."""
+    """The healthy database of `healthy.py`, with a history that is on record day by day."""
     build_healthy(database)
     with database.reader() as connection:
         position = locator(PROJECT, read_migrations(PROJECT), None)(connection)
@@ -51,7 +51,7 @@ def build(database: Database) -> None:
 
 
 def fill(database: Database, report: Report) -> None:
-    """Write the past into the ledger, as `verify --record` and `observe` would have."""
+    """Write the history into the ledger, as `verify --record` and `observe` would have."""
     ledger = ledger_on(database.url.get_backend_name())
     with database.begin() as connection:
         now = read_clock(connection)
@@ -98,10 +98,10 @@ def result(verdict: Verdict, ago: int) -> dict[str, Any]:
     """The verdict of today, with numbers as they were so many days ago."""
     seen: dict[str, Any] = {**verdict.observed, **past_numbers(verdict, ago)}
     numbers = limits(verdict.require)
-    held = all(satisfied(those, seen.get(column)) for column, those in numbers.items())
+    passed = all(satisfied(those, seen.get(column)) for column, those in numbers.items())
     return {
         "check_id": verdict.check_id,
-        "outcome": "passed" if held else "failed",
+        "outcome": "passed" if passed else "failed",
         "level": str(verdict.level),
         "required": verdict.require,
         "observed": seen,
@@ -126,7 +126,7 @@ def past_numbers(verdict: Verdict, ago: int) -> Mapping[str, float]:
         "health-score": {"health_score": round(97.8 + wave / 2 - 12 * math.exp((ago - DAYS) / 3), 1)},
         "deferred-coordinators": {"deferred_coordinators": deferred(ago)},
         "failed-ocr-jobs": {"failed_ocr_jobs": float(max(0, 2695 - 430 * (DAYS - ago)))},
-        "soak": {"days_held": held(ago)},
+        "soak": {"days_open": days_open(ago)},
     }
     found = numbers.get(verdict.check_id, {})
     if ago == RELAPSE and verdict.check_id == "stuck-sites":
@@ -140,7 +140,7 @@ def deferred(ago: float) -> float:
     return float(max(0, round(82 - 11 * (DAYS - ago)), again))
 
 
-def held(ago: int) -> float:
+def days_open(ago: int) -> float:
     """The days without a gap and without a relapse."""
     begins = [each for each in (CLEAN, SILENT[0] - 1, RELAPSE - 1) if each >= ago]
     return float(begins[-1] - ago) if begins else 0.0

@@ -27,7 +27,7 @@ WEEKS = (
     *(recorded(f"{days} days ago", "open") for days in (11, 10, 9)),
     *(recorded(f"{days} days ago", "open") for days in (5, 4, 3, 2, 1)),
     recorded("6 days ago", "closed", phase="readiness"),
-    failure("soak", "days_held is 5.00, required >= 7"),
+    failure("soak", "days_open is 5.00, required >= 7"),
     failure("stuck-sites", "stuck_pct is 3.3, required < 1.0"),
     word("backfill", "code-deployed", "dba@example.com", "12.5 days ago"),
     word("readiness", "backup-taken", "dba@example.com", "30.5 hours ago"),

@@ -153,12 +153,12 @@ def require_phase(connection: Connection, found: Found, position: Position) -> N
     """Refuse a backfill if its phase does not apply at the database's revision, or its contract has ended it."""
     phase, at = found.phase, position.current or "base"
     place = position.place(phase.from_, phase.until)
-    if place is Place.AHEAD:
+    if place is Place.NOT_STARTED:
         raise ConfigError(
             f"{found.address} belongs to phase {phase.name}, which applies from revision {phase.from_} on, and the "
             f"database is at {at}: upgrade first"
         )
-    if place is Place.PAST:
+    if place is Place.FINISHED:
         raise ConfigError(
             f"{found.address} belongs to phase {phase.name}, which ended with revision {phase.until}, and the "
             f"database is at {at}: there is nothing to fill any more"

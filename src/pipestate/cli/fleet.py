@@ -187,7 +187,7 @@ def upgrade(
 ) -> None:
     """Upgrade many databases in waves; each wave is verified before the next.
 
-    A closed gate holds back its revision in that database alone. After a kill, the same command continues.
+    A closed gate leaves its revision pending in that database alone. After a kill, the same command continues.
 
     Example: pipestate fleet upgrade --databases tenants.txt --waves 1,10%,100%
     """

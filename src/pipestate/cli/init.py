@@ -288,12 +288,12 @@ def advice(started: "Started", named: Named) -> str:
 def next_step(drafted: "Contracted", named: Named) -> str:
     """Describe the runbook's new text, and the command that evaluates the contract's gate."""
     calls, phase = Calls(named), drafted.phase.name
-    until = " and ends with it" if phase in drafted.ends else ""
+    stops = "its checks stop after it" if phase in drafted.ends else "its checks go on after it"
     ends = [name for name in drafted.ends if name != phase]
     gate = calls.pipestate(f"gate {drafted.runbook.name}/{phase}")
-    lines = [f"  {phase} opens {drafted.revision}{until}"]
-    lines += [f"  ends with it, too: {', '.join(ends)}"] if ends else []
-    lines += [f"  goes on after it: {', '.join(drafted.stays)}"] if drafted.stays else []
+    lines = [f"  {phase} guards {drafted.revision}; {stops}"]
+    lines += [f"  end there, too: {', '.join(ends)}"] if ends else []
+    lines += [f"  go on after it: {', '.join(drafted.stays)}"] if drafted.stays else []
     lines += ["", f"Next: {gate}", f"and once that is open: {calls.alembic('upgrade head')}"]
     return "\n".join(lines)
 

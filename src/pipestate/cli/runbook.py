@@ -129,7 +129,7 @@ def print_runbook(runbook: "Runbook", console: "Console") -> None:
 
 
 def as_sql(runbook: "Runbook", name: str, dialect: str) -> str:
-    """Write the sign-offs, checks, views and backfills of a phase as SQL, as they are run."""
+    """Write the sign-offs, checks and views of a phase as SQL, as they are run; backfills as comments: only batches run."""
     phase = runbook.phase(name.removeprefix(f"{runbook.name}/"))
     if phase is None:
         known = ", ".join(each.name for each in runbook.phases)
@@ -153,8 +153,7 @@ def _lines(runbook: "Runbook", phase: "Phase", dialect: str) -> Iterator[str]:
     for backfill in phase.backfills_for(dialect):
         yield ""
         yield f"-- backfill: {backfill.id} ({backfill.block}), run by pipestate backfill {runbook.name}/{backfill.id}"
-        yield f"-- table: {backfill.table}"
-        yield from _block(f"-- key: {backfill.key}", backfill, dialect)
+        yield from (f"--   {line}" for line in backfill.sql.splitlines())
 
 
 def _check(runbook: "Runbook", check: "Check | SignOff", dialect: str) -> Iterator[str]:

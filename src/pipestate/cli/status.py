@@ -1,6 +1,5 @@
 """The commands `plan`, `status`, `drift` and `report`: they read one database and change nothing."""
 
-from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -44,7 +43,7 @@ def plan(to: Target, json_: AsJson = False, verbose: Verbose = False) -> None:
     from pipestate.ledger.soft_drops import readable_soft_drops
     from pipestate.project.phases import resolve_opens
     from pipestate.runbook.files import every_runbook
-    from pipestate.status.obstacles import find_obstacles
+    from pipestate.status.obstacles import with_obstacles
     from pipestate.status.plan import plan
     from pipestate.verify.run import verify_on
 
@@ -53,13 +52,10 @@ def plan(to: Target, json_: AsJson = False, verbose: Verbose = False) -> None:
     with to.connect() as (connection, position):
         edited, dropped = edited_files(connection, position), readable_soft_drops(connection)
         report = verify_on(connection, to.url, phases, position)
-        obstacles = find_obstacles(connection, to.migrations, position.applied, report)
-        found = plan(to.migrations, replace(report, obstacles=obstacles), to.calls)
+        report = with_obstacles(connection, to.migrations, position, report)
+    found = plan(to.migrations, report, to.calls)
     warn((*edited, *to.warnings))
-    if json_:
-        print_json(found)
-    else:
-        print_plan(found, dropped, console(), verbose=verbose)
+    print_json(found) if json_ else print_plan(found, dropped, console(), verbose=verbose)
 
 
 @project_options
@@ -166,8 +162,8 @@ def report(
         gathered = gather(connection, to.url, books, position, days=days, timeout_s=timeout)
     page = render_page(gathered, to.calls)
     put(page, file, at_once=True)
-    if gathered.standing.forged:
-        say(f"warning: {gathered.standing.no_ledger}", err=True)
+    if gathered.status.forged:
+        say(f"warning: {gathered.status.no_ledger}", err=True)
     if file is not None:
         say(f"wrote {file} ({len(page.encode()) / 1000:,.0f} kB)", err=True)
 

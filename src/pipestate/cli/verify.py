@@ -183,7 +183,7 @@ def check(
     from pipestate.ledger.contracts import without_ended_backfills
     from pipestate.ledger.drift import edited_files
     from pipestate.project.phases import resolve_opens
-    from pipestate.status.obstacles import find_obstacles
+    from pipestate.status.obstacles import with_obstacles
     from pipestate.verify.checks import find_phases
     from pipestate.verify.run import EVIDENCE_ROWS, verify_on
 
@@ -201,13 +201,9 @@ def check(
             most=most or EVIDENCE_ROWS,
         )
         report = without_ended_backfills(connection, report, phases, position)
-        obstacles = find_obstacles(connection, to.migrations, position.applied, report)
-    return replace(
-        report,
-        warnings=(*report.warnings, *edited, *to.warnings),
-        of_gate=command == "gate",
-        obstacles=obstacles,
-    )
+        report = with_obstacles(connection, to.migrations, position, report)
+    warnings = (*report.warnings, *edited, *to.warnings)
+    return replace(report, warnings=warnings, of_gate=command == "gate")
 
 
 def write_down(to: Target, report: "Report") -> None:

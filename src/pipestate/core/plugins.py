@@ -15,7 +15,7 @@ COMMANDS = "pipestate.commands"
 PROBES = "pipestate.probes"
 HISTORY = "pipestate.history"
 BACKFILLS = "pipestate.backfills"
-KINDS = {COMMANDS: "command", PROBES: "probe", HISTORY: "history", BACKFILLS: "bare form"}
+KINDS = {COMMANDS: "command", PROBES: "probe", HISTORY: "history", BACKFILLS: "default backfill"}
 
 
 @dataclass(frozen=True, slots=True)

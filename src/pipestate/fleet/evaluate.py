@@ -21,7 +21,7 @@ from pipestate.project.phases import resolve_opens
 from pipestate.project.revision_files import read_migrations
 from pipestate.project.version_table import Locator, locator, set_found_version_table
 from pipestate.runbook.model import Runbook
-from pipestate.status.obstacles import find_obstacles
+from pipestate.status.obstacles import with_obstacles
 from pipestate.status.plan import plan
 from pipestate.verify.checks import Phases, find_phases
 from pipestate.verify.read import explain, guarded
@@ -57,16 +57,16 @@ class UpgradeOutcome(StrEnum):
 
     CURRENT = "current"
     UPGRADED = "upgraded"
-    HELD = "held"
+    LEFT_PENDING = "held"  # the name in JSON
     FAILED = "failed"
     PENDING = "pending"
 
 
 @dataclass(frozen=True, slots=True)
 class TenantUpgrade:
-    """The upgrade of one database: pending and applied revisions, and those that a closed gate holds back.
+    """The upgrade of one database: pending and applied revisions, and those left pending by a closed gate.
 
-    `waiting` maps each revision with a closed gate to that gate; `held` adds the revisions that depend on them.
+    `waiting` maps each revision with a closed gate to that gate; `left_pending` adds the revisions that depend on them.
     """
 
     wave: int
@@ -75,8 +75,8 @@ class TenantUpgrade:
     pending: tuple[str, ...] = ()
     applied: tuple[str, ...] = ()
     waiting: tuple[tuple[str, str], ...] = ()
-    held: tuple[str, ...] = ()
-    held_ungated: tuple[str, ...] = ()
+    left_pending: tuple[str, ...] = ()
+    pending_ungated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,9 @@ class Answer:
         return tuple(phase for phase in self.phases if phase.gate is Gate.CLOSED)
 
     @property
-    def is_past(self) -> bool:
-        """Tell whether the database is past every selected phase, so that its gates have no answer."""
-        return bool(self.phases) and all(phase.gate is Gate.PAST for phase in self.phases)
+    def is_finished(self) -> bool:
+        """Tell whether every selected phase is finished, so that its gates have no answer."""
+        return bool(self.phases) and all(phase.gate is Gate.FINISHED for phase in self.phases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +163,13 @@ def _evaluate(request: FleetRequest, tenant: Tenant, finished: Collection[str]) 
             connection, tenant.url, phases, position, timeout_s=request.timeout_s, evidence=False
         )
         if request.of_gate or request.calls is not None:
-            obstacles = find_obstacles(connection, request.locate.migrations, position.applied, report)
-            report = replace(report, of_gate=request.of_gate, warnings=(*report.warnings, *obstacles))
+            report = with_obstacles(connection, request.locate.migrations, position, report)
+            report = replace(report, of_gate=request.of_gate)
         answer = _answer(tenant, report, edited_files(connection, position))
         if request.compare:
             answer = _compared(connection, request, tenant, answer)
     if request.calls is not None:
-        found = plan(request.locate.migrations, replace(report, obstacles=obstacles), request.calls)
+        found = plan(request.locate.migrations, report, request.calls)
         waiting = tuple(step.revision for step in found.steps if not step.applied)
         answer = replace(answer, pending=waiting, next=found.advice, exit_code=0)
     if request.record:

@@ -170,7 +170,7 @@ def _listed(lines: Sequence[Line], timeout_s: float, jobs: int) -> list[list[Ten
         return line.source, Unlisted(line.name or shown(line.url), line.url, line.source, said)
 
     if not survey(lines, read_line, jobs, lambda answer: found.update([answer])):
-        raise Interrupted("the queries of the list had not ended; no database was checked")
+        raise Interrupted("interrupted while listing databases: none was checked")
     return [found[line.source] for line in lines]
 
 

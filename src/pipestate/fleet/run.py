@@ -94,8 +94,10 @@ def tally(
 
 
 def worst_code(answers: Sequence[Answer]) -> int:
-    """Return the highest exit code. The code for "all phases past" counts only if every database has it."""
-    return max((each.exit_code for each in answers if not (each.is_past and each.exit_code == 2)), default=2)
+    """Return the highest exit code. The code for "all phases finished" counts only if every database has it."""
+    return max(
+        (each.exit_code for each in answers if not (each.is_finished and each.exit_code == 2)), default=2
+    )
 
 
 def group(answers: Sequence[Answer]) -> list[Group]:

@@ -198,10 +198,10 @@ class _WaveRun:
         after = evaluate(self.how.request, tenant)
         done = replace(
             done,
-            outcome=UpgradeOutcome.HELD if found.held else UpgradeOutcome.UPGRADED,
+            outcome=UpgradeOutcome.LEFT_PENDING if found.left_pending else UpgradeOutcome.UPGRADED,
             applied=tuple(found.applied),
-            held=tuple(found.held),
-            held_ungated=tuple(found.held_ungated),
+            left_pending=tuple(found.left_pending),
+            pending_ungated=tuple(found.pending_ungated),
             waiting=tuple((revision, gate) for revision, gate in found.waiting),
         )
         if found.error is not None:
@@ -217,8 +217,8 @@ class _WaveRun:
             failed = replace(done, outcome=UpgradeOutcome.FAILED)
             said = wrong if after.error else f"not well at {after.revision or 'base'}: {wrong}"
             return replace(after, exit_code=code, error=said, upgrade=failed)
-        held = bool(done.held_ungated) or (bool(done.held) and not self.how.hold)
-        return replace(after, exit_code=int(held), upgrade=done)
+        waits = bool(done.pending_ungated) or (bool(done.left_pending) and not self.how.hold)
+        return replace(after, exit_code=int(waits), upgrade=done)
 
     def record_schemas(self, wave: Sequence[Tenant]) -> None:
         """Record the schema of each database upgraded in a wave, if it has a ledger."""

@@ -45,8 +45,8 @@ class WorkerAnswer:
 
     applied: Sequence[str] = ()
     waiting: Sequence[tuple[str, str]] = ()
-    held: Sequence[str] = ()
-    held_ungated: Sequence[str] = ()
+    left_pending: Sequence[str] = ()
+    pending_ungated: Sequence[str] = ()
     error: str | None = None
     exit_code: int = 0
     is_other: bool = False
@@ -225,7 +225,7 @@ def _upgrade(plan: "Upgrade", wanted: Sequence[str]) -> WorkerAnswer:
         for revision, closed in done.closed.items()
         for runbook, phase in closed.report.phases()
     ]
-    return WorkerAnswer(done.applied, waiting, done.held, done.held_ungated)
+    return WorkerAnswer(done.applied, waiting, done.left_pending, done.pending_ungated)
 
 
 if __name__ == "__main__":

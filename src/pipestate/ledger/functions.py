@@ -56,7 +56,7 @@ def routines() -> tuple[Routine, ...]:
     texts = {
         file.name: filled(
             file.read_text(encoding="utf-8"),
-            foreign_owner=foreign_owner_query().replace("AS me", "AS me INTO stranger", 1),
+            foreign_owner=foreign_owner_query().replace("AS me", "AS me INTO other_owner", 1),
             foreign_message=MESSAGE,
             impostors=impostors_query("schemas", "query"),
             uses_impostors=USES_IMPOSTORS.format(found="%s"),

@@ -42,7 +42,7 @@ OLDER = (
 )
 BEFORE_SOAK = (
     "SELECT r.id FROM {run} r JOIN {soak} s ON s.runbook = r.runbook AND s.phase = r.phase "
-    "WHERE r.event = 'verify' AND r.recorded_at < coalesce(s.last_closed_at, s.held_since)"
+    "WHERE r.event = 'verify' AND r.recorded_at < coalesce(s.last_closed_at, s.open_since)"
 )
 TABLES = ("run", *LATEST)
 

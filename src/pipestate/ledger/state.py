@@ -142,14 +142,14 @@ def _name(database: str) -> str:
 
 
 def refuse_foreign_owner(*, to_change: bool = False) -> str:
-    """Render PL/pgSQL that stops at a foreign owner; the block must declare `stranger record`.
+    """Render PL/pgSQL that stops at a foreign owner; the block must declare `other_owner record`.
 
     It avoids FOUND, because an enclosing block may have a variable of that name.
     """
-    return f"""  {foreign_owner_query(to_change=to_change).replace("AS me", "AS me INTO stranger", 1)};
-  IF stranger.what IS NOT NULL THEN
+    return f"""  {foreign_owner_query(to_change=to_change).replace("AS me", "AS me INTO other_owner", 1)};
+  IF other_owner.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = format(
-      '{MESSAGE}', stranger.what, stranger.owner, stranger.me);
+      '{MESSAGE}', other_owner.what, other_owner.owner, other_owner.me);
   END IF;"""
 
 

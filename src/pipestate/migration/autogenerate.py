@@ -134,8 +134,8 @@ def _refuse_or_edit(context: AutogenContext, contract: ContractOp) -> None:
         opened = fill_opens(migrations, runbook).phases[runbook.phases.index(phase)].opens
         if opened and not contract.named:
             raise ConfigError(
-                f"{contract.phase} was the gate of {', '.join(opened)}, which the database has: name the gate "
-                f"of this change with `alembic -x {OPTION}=RUNBOOK/PHASE revision --autogenerate`"
+                f"{', '.join(opened)} already used the gate {contract.phase}: name a new one with "
+                f"`alembic -x {OPTION}=RUNBOOK/PHASE revision --autogenerate`"
             )
         drafts = draft_runbook(
             runbook, phase, revision, ends_with(migrations, runbook, phase, contract.dropped)

@@ -34,7 +34,7 @@ from pipestate.database import connections as db
 from pipestate.database.interrupt import listen
 from pipestate.migration import sql
 from pipestate.migration.alembic import calls_of, has_own_transactions, is_lent
-from pipestate.migration.engine import engine_of
+from pipestate.migration.engine import migration_engine_of
 from pipestate.migration.failure import (
     MigrationError,
     logs_to_stderr,
@@ -209,9 +209,9 @@ def gate(
         with sql.running(running):
             _refuse_translated(context, lock)
             if may_be_gone:
-                engine_of(context).refuse_other_case(lock, {})
+                migration_engine_of(context).refuse_other_case(lock, {})
             if context.as_sql:
-                engine_of(context).write_gate(request, tables)
+                migration_engine_of(context).write_gate(request, tables)
             else:
                 _pass_gate(request, tables)
             current_run().passed_gates.add(request.name)
@@ -233,7 +233,7 @@ def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -
                 "without --sql"
             )
         request = read_request(phase, running_revision(revision), must_pass=checks)
-        engine_of(context).require_gate_transaction(op.get_bind(), request.revision)
+        migration_engine_of(context).require_gate_transaction(op.get_bind(), request.revision)
         report = evaluate_in_python(request, [each for each in request.checks if each.check.id in checks])
         if _is_closed(report):
             raise _closed(context, request, report)
@@ -242,7 +242,7 @@ def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -
 def _pass_gate(request: GateRequest, tables: Tables) -> None:
     """Evaluate the gate in two passes; raise GateClosed if it is closed and not forced."""
     connection = op.get_bind()
-    engine = engine_of(connection)
+    engine = migration_engine_of(connection)
     engine.require_gate_transaction(connection, request.revision)
     report = engine.evaluate_gate(request, tables)
     engine.record_gate(request, report, None if report is None else _decide(request, report))
@@ -335,7 +335,7 @@ def _watch_others(context: MigrationContext, request: GateRequest, lock: Sequenc
     is_forced = force_reason(request.name) is not None or not read_settings(context.config).enforce
     if context.as_sql or is_forced:
         return lambda: None
-    watched = engine_of(context).watch_others(op.get_bind(), lock, request.revision)
+    watched = migration_engine_of(context).watch_others(op.get_bind(), lock, request.revision)
     pending = [request.revision]
 
     def require() -> None:

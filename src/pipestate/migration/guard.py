@@ -39,7 +39,7 @@ from pipestate.migration.alembic import (
     wrap_migrations,
 )
 from pipestate.migration.commit import begin_for_env_py, require_commit
-from pipestate.migration.engine import ENGINES, engine_of
+from pipestate.migration.engine import ENGINES, migration_engine_of
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.losses import guarded_run
 from pipestate.migration.recording import record, record_at_end_of_script, record_run
@@ -65,7 +65,7 @@ def hold_migration_lock(migration: MigrationContext) -> Iterator[None]:
         return
     run.is_locked = True
     try:
-        with engine_of(migration).hold_lock(connection):
+        with migration_engine_of(migration).hold_lock(connection):
             yield
     finally:
         run.is_locked = False
@@ -75,7 +75,7 @@ def assert_lock(migration: MigrationContext, step: RevisionStep | None = None) -
     """Refuse to continue if a pooler has given the connection another session, without the lock."""
     del step
     assert migration.connection is not None
-    engine_of(migration).assert_lock(migration.connection)
+    migration_engine_of(migration).assert_lock(migration.connection)
 
 
 # Hooks around each revision of any project.
@@ -128,7 +128,7 @@ def _broken_references(migration: MigrationContext) -> set[tuple[Any, ...]]:
     """Find the dangling references, if the engine does not refuse them by itself."""
     if migration.as_sql or migration.connection is None:
         return set()
-    return engine_of(migration).broken_references(migration.connection)
+    return migration_engine_of(migration).broken_references(migration.connection)
 
 
 # The guard itself.
@@ -138,17 +138,22 @@ TOO_LATE = (
     "guard(context) stands behind context.configure(...), so this run was not guarded: {ran}. Put it at the top "
     "of env.py, at module level"
 )
+OUTSIDE = (
+    "guard(context) works only in env.py: a program calls guard(environment) with its EnvironmentContext"
+)
 ARCHIVE = "pipestate_archive"
 # Names of soft-dropped columns, of objects that remain on them, and of their marker.
 HIDDEN = re.compile(r"_pipestate_\d+_")
 
 
 def guard(context: Any, *, since: str | None = None) -> None:
-    """Guard each configuration of this env.py; `context` is `alembic.context`.
+    """Guard each configuration of this env.py; `context` is `alembic.context`, or a program's EnvironmentContext.
 
     Revisions up to `since` may lose data: for databases that replay old migrations.
     """
     environment = environment_of(context)
+    if not isinstance(environment, EnvironmentContext):
+        raise MigrationError(OUTSIDE)
     if is_configured(environment):
         raise MigrationError(TOO_LATE.format(ran=describe_unguarded(environment)))
     configure = environment.configure
@@ -211,7 +216,7 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
 
         around = partial(run_guarded, guarded)
     elif name_of(migration) in ENGINES:
-        around = partial(engine_of(migration).write_step, guarded)
+        around = partial(migration_engine_of(migration).write_step, guarded)
 
     def run_step(migration: MigrationContext, step: RevisionStep, change: Callable[[], None]) -> None:
         run = run_of(migration)
@@ -222,7 +227,7 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
         if step.is_upgrade:
             gates.require_named(step.revision, calls_of(migration.config))
         if not migration.as_sql and migration.connection is not None and run.has_ledger is not False:
-            engine_of(migration).require_recordable(migration.connection)
+            migration_engine_of(migration).require_recordable(migration.connection)
 
         def body() -> None:
             broken = _broken_references(migration)

@@ -37,12 +37,16 @@ class LossKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """One object that existed before a step and is absent after it. `rows` is the planner's estimate."""
+    """One object that existed before a step and is absent after it.
+
+    `rows` is the planner's estimate; `is_archived`: this step has copied the values into the archive of SQLite.
+    """
 
     kind: LossKind
     name: str
     rows: int | None = None
     detail: str = ""
+    is_archived: bool = False
 
     @property
     def table(self) -> str:
@@ -61,12 +65,12 @@ class RunMemory:
     """The memory of a run, from step to step.
 
     `created` holds tables, and columns as (table, number), that the run has created: dropping them is free.
-    `held` holds the tables that had rows at some time of the run: dropping one is a loss even after it is
+    `had_rows` names the tables that had rows at some time of the run: dropping one is a loss even after it is
     emptied. `copies` holds the rows of a table before its drop, and the new tables that were there then.
     """
 
     created: set[object] = field(default_factory=set)
-    held: set[object] = field(default_factory=set)
+    had_rows: set[object] = field(default_factory=set)
     copies: dict[int, tuple[int, set[int] | None]] = field(default_factory=dict)
     began: bool = False  # the guard itself has begun the transaction of this step
     moves: Any = None  # SQLite: the columns that the statements of this step have moved
@@ -214,11 +218,12 @@ def _is_own(step: RevisionStep, loss: Loss) -> bool:
     """Say whether a helper drops an object that pipestate itself created: it checks the rows first.
 
     A restore drops its mark, or its copy, after it has restored the values. That is the downgrade of a contract, or
-    the upgrade after a downgrade that hid columns. `remove_ledger` keeps a ledger in use.
+    the upgrade after a downgrade that hid columns. `remove_ledger` keeps a ledger in use. A downgrade that hides
+    columns on SQLite copies them into the archive.
     """
     copy = rf"{SCHEMA}_archive_.+_columns_{re.escape(step.revision.revision)}"
     restored = _MARKER.search(loss.name) or re.fullmatch(copy, loss.name)
-    own = restored or (not step.is_upgrade and loss.name.startswith(OWN))
+    own = restored or (not step.is_upgrade and (loss.is_archived or loss.name.startswith(OWN)))
     return bool(own) and imports_pipestate(Path(step.revision.path))
 
 

@@ -13,7 +13,7 @@ from pipestate.database.connections import name_of
 from pipestate.database.drivers import message
 from pipestate.ledger.record import record_event, record_schema
 from pipestate.ledger.state import LedgerState, older, read_ledger_state
-from pipestate.migration.engine import ENGINES, engine_of
+from pipestate.migration.engine import ENGINES, migration_engine_of
 from pipestate.migration.failure import translate_errors, warn
 from pipestate.migration.losses import take_dropped
 from pipestate.migration.run import SCHEMAS, run_of
@@ -83,7 +83,7 @@ def record_at_end_of_script(migration: MigrationContext) -> None:
         run(**arguments)
         heads, run_of(migration).heads = run_of(migration).heads, None
         if heads is not None and name_of(migration) in ENGINES:
-            engine_of(migration).write_schema_record(_joined(heads))
+            migration_engine_of(migration).write_schema_record(_joined(heads))
 
     migration.on_version_apply_callbacks = (*migration.on_version_apply_callbacks, keep_heads)
     migration.run_migrations = run_and_record  # type: ignore[method-assign]

@@ -153,7 +153,7 @@ def say_warnings() -> None:
                 log("%s", line)
 
 
-def holds(condition: str) -> bool:
+def is_true(condition: str) -> bool:
     """Evaluate a condition on the server, online."""
     query = f"SELECT {condition}"
     return bool(op.get_bind().exec_driver_sql(query, execution_options={"no_parameters": True}).scalar())

@@ -48,6 +48,15 @@ _CONTROL = {
 _DROPS_TABLE = re.compile(r"(?i)\bDROP\s+TABLE\s+(?:IF\s+EXISTS\s+)?([^;\n]+)")
 _CREATES_FIRST = re.compile(r"(?is)\bCREATE\b.*\bDROP\s+TABLE\b")
 _NAMES = re.compile(r'"((?:[^"]|"")+)"|(\w+)')
+_READING = ("SHOW", "SET", "PRAGMA", "VALUES", "SAVEPOINT", "RELEASE")
+# A query writes by INTO, by EXPLAIN ANALYZE, or in a function that the server does not have itself.
+_KEYWORDS = "all|and|any|array|as|by|cast|distinct|exists|extract|filter|from|in|join|lateral|not|on|or|over|select|values|where"
+_FUNCTIONS = (
+    "avg|coalesce|count|max|min|now|nullif|string_agg|sum|unnest|upper|lower|current_setting|to_regclass"
+)
+_WRITING = re.compile(
+    rf'(?is)\binto\b|\banalyze\b|(?<![\w".])(?!(?:pg_catalog\.\w+|{_KEYWORDS}|{_FUNCTIONS})\s*\()[\w".]+\s*\('
+)
 _STRONG = re.compile(
     r"ALTER|DROP|TRUNCATE|LOCK|CLUSTER|CREATE (UNIQUE )?INDEX|CREATE (OR REPLACE )?(CONSTRAINT )?TRIGGER"
     r"|CREATE (OR REPLACE )?(RULE|VIEW)|CREATE POLICY|CREATE .*\b(REFERENCES|PARTITION OF|INHERITS)\b"
@@ -118,6 +127,16 @@ def first_word(text: str) -> str:
     """
     found = _FIRST_WORD.match(text)
     return found[1].upper() if found else ""
+
+
+def only_reads(text: str) -> bool:
+    """Say whether a statement surely writes nothing.
+
+    >>> [only_reads(text) for text in ("SELECT count(*) FROM t WHERE a IN (1)", "SELECT 1 INTO t", "SELECT tidy_up()")]
+    [True, False, False]
+    """
+    word = first_word(text)
+    return word in _READING or (word in ("SELECT", "EXPLAIN") and not _WRITING.search(text))
 
 
 def names_beside_drop(text: str) -> tuple[set[str], bool]:

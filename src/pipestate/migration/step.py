@@ -14,7 +14,7 @@ from alembic.runtime.migration import MigrationContext, RevisionStep
 from sqlalchemy import Connection, event
 
 from pipestate.database.drivers import is_autocommit, query_driver
-from pipestate.migration.engine import MigrationEngine, engine_of
+from pipestate.migration.engine import MigrationEngine, migration_engine_of
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.losses import GuardedRun, decide
 from pipestate.migration.patience import (
@@ -35,14 +35,14 @@ from pipestate.migration.statements import (
     first_word,
     kind_of,
     may_lose,
+    only_reads,
     say_when_long,
 )
 
 NO_BLOCK, ENDS_ITSELF = "25001", "2D000"
 # Texts that describe a loss; inserted rows do not.
-_TELLING = re.compile(r"(?i)\b(alter|truncate|rename|using|delete|select)\b")
+_LOSING = re.compile(r"(?i)\b(alter|truncate|rename|using|delete|select)\b")
 _LONGEST_TEXT = 20_000
-_READING = ("SELECT", "SHOW", "SET", "PRAGMA", "VALUES", "EXPLAIN", "SAVEPOINT", "RELEASE")
 
 
 def run_guarded(
@@ -50,7 +50,7 @@ def run_guarded(
 ) -> None:
     """Run one step on the database."""
     assert migration.connection is not None
-    GuardedStep(run, migration, step, migration.connection, engine_of(migration)).run_step(body)
+    GuardedStep(run, migration, step, migration.connection, migration_engine_of(migration)).run_step(body)
 
 
 @dataclass
@@ -254,9 +254,9 @@ class GuardedStep:
             self.patience.timeout_is_own = True
         if fault := self.engine.prepare_statement(self.connection, statement, self.before, self.run.memory):
             raise MigrationError(f"revision {self.step.revision.revision} {fault}")
-        if first_word(statement) not in _READING:
+        if not only_reads(statement[:_LONGEST_TEXT]):
             self.pending.append(f"`{short(statement)}`")
-        if _TELLING.search(statement, 0, _LONGEST_TEXT):
+        if _LOSING.search(statement, 0, _LONGEST_TEXT):
             self.statements.append(statement[:_LONGEST_TEXT])
 
     def _run_bound(self, statement: str, kind: StatementKind, call: Callable[[], None]) -> None:

@@ -24,7 +24,7 @@ from pipestate.core.text import plain
 from pipestate.database import connections as db
 from pipestate.database.interrupt import hand_back
 from pipestate.database.urls import as_env_py_wants, shown
-from pipestate.migration.engine import engine_of
+from pipestate.migration.engine import migration_engine_of
 from pipestate.migration.environment import assert_schema, enter_schema
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.gate import GateClosed
@@ -122,14 +122,14 @@ def make_upgrade(
 
 @dataclass(slots=True)
 class UpgradeResult:
-    """The applied revisions, and those held back: a closed gate's own, and all that need it."""
+    """The applied revisions, and those left pending: a closed gate's own, and all that need it."""
 
     before: str | None
     after: str | None = None
     applied: list[str] = field(default_factory=list)
     closed: dict[str, GateClosed] = field(default_factory=dict)
-    held: list[str] = field(default_factory=list)
-    held_ungated: list[str] = field(default_factory=list)
+    left_pending: list[str] = field(default_factory=list)
+    pending_ungated: list[str] = field(default_factory=list)
 
 
 def upgrade(on: Upgrade, wanted: Collection[str]) -> UpgradeResult:
@@ -156,8 +156,8 @@ def upgrade(on: Upgrade, wanted: Collection[str]) -> UpgradeResult:
             )
     result.after = current
     pending = on.migrations.ancestors(wanted) - applied
-    result.held = [revision.id for revision in on.migrations if revision.id in pending]
-    result.held_ungated = [revision for revision in result.held if revision not in on.gated]
+    result.left_pending = [revision.id for revision in on.migrations if revision.id in pending]
+    result.pending_ungated = [revision for revision in result.left_pending if revision not in on.gated]
     return result
 
 
@@ -181,7 +181,7 @@ def upgrade_to_gates(on: Upgrade) -> None:
 
 def _where(on: Upgrade) -> tuple[str | None, frozenset[str]]:
     """Read the database's position; a missing file is at its base."""
-    if engine_of(on.url).is_new(on.url):
+    if migration_engine_of(on.url).is_new(on.url):
         return None, frozenset()
     with db.reader(on.url, path=on.path) as connection:
         position = on.locate(connection)

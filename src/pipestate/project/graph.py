@@ -15,8 +15,8 @@ FOUND = "pipestate_version_table"
 class Place(StrEnum):
     """Place of a range of revisions relative to the database."""
 
-    AHEAD = "ahead"
-    PAST = "past"
+    NOT_STARTED = "not started"
+    FINISHED = "finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class Position:
     migrations: "Migrations | None" = field(default=None, compare=False, repr=False)
 
     def place(self, from_: str | None, until: str | None) -> Place | None:
-        """Return AHEAD or PAST for a range of revisions, or None if the database is inside it."""
+        """Return NOT_STARTED or FINISHED for a range of revisions, or None if the database is inside it."""
         if until is not None and until in self.applied:
-            return Place.PAST
+            return Place.FINISHED
         if from_ is not None and from_ not in self.applied:
-            return Place.AHEAD
+            return Place.NOT_STARTED
         return None
 
     def above(self, revision: str) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ class Readiness:
         at = " ".join(self.stored or ()) or "base"
         if not self.missing and self.unknown:
             newer = " ".join(self.unknown)
-            return f"ready: the database is at {at}, ahead of this code, which does not know {newer}"
+            return f"ready: the database is at {at}, newer than this code, which does not know {newer}"
         if not self.missing:
             return f"ready: the database is at {at}"
         where = "has no version table" if self.stored is None else f"is at {at}"

@@ -227,7 +227,7 @@ class Rehearsal:
 
 # Findings: figures over the limit, their causes, and the replacement to write.
 
-WORTH_TELLING = 10  # statements with a smaller fraction of the wait are not listed
+WORTH_REPORTING = 10  # statements with a smaller fraction of the wait are not listed
 NEVER_GIVES_UP = (
     "requests ACCESS EXCLUSIVE without a lock_timeout: behind one long transaction all later statements wait",
     "pipestate.ddl.lock_tables(...) first: it waits briefly, again and again",
@@ -344,7 +344,7 @@ def _findings(table: TableImpact, limit_ms: float, measurable_ms: float) -> Iter
         yield _finding(table, main, LATER if table.is_kept_for_later else _cause(table, main) or OTHER, found)
         for statement in table.statements:
             cause = _cause(table, statement)
-            is_long = statement.duration_ms >= max(table.wait_ms / WORTH_TELLING, measurable_ms)
+            is_long = statement.duration_ms >= max(table.wait_ms / WORTH_REPORTING, measurable_ms)
             if statement != main and cause is not None and is_long:
                 yield _finding(table, statement, cause, found)
 

@@ -173,9 +173,9 @@ def stand(signoff: SignOff, rows: Iterable[Row], now: datetime) -> SignOffStatus
         if text_sha256 not in (None, signoff.text_sha256):
             continue
         until = at + signoff.valid_for
-        word = RecordedSignOff(person, at, until, holds=now < until, note=note)
+        word = RecordedSignOff(person, at, until, is_valid=now < until, note=note)
         latest.setdefault(person.strip().lower(), word)
-    ends = sorted((word.until for word in latest.values() if word.holds), reverse=True)
+    ends = sorted((word.until for word in latest.values() if word.is_valid), reverse=True)
     return SignOffStatus(
         signoff.id,
         signoff.text,

@@ -34,7 +34,7 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class OpenStreak:
     """The streak of open records of a phase, from the view `soak`; an absent streak has `since` None."""
 
     since: datetime | None
@@ -105,7 +105,7 @@ class RecordedSignOff:
     person: str
     at: datetime
     until: datetime
-    holds: bool
+    is_valid: bool
     note: str | None
 
 
@@ -137,7 +137,7 @@ class PhaseStatus:
     soaks: tuple[Soak, ...] = ()
     opening: Opening | None = None
     sign_offs: tuple[SignOffStatus, ...] = ()
-    held: Held | None = None
+    open_streak: OpenStreak | None = None
     days: tuple[Day, ...] = ()
     last_closed: ClosedRecord | None = None
 

@@ -72,12 +72,12 @@ class Verdict:
 
 
 class Gate(StrEnum):
-    """Ahead: the phase begins later. Past: it has ended."""
+    """State of a phase's gate. Outside its revisions a phase has not started, or is finished."""
 
     OPEN = "open"
     CLOSED = "closed"
-    AHEAD = "ahead"
-    PAST = "past"
+    NOT_STARTED = "not started"
+    FINISHED = "finished"
 
 
 @dataclass(frozen=True, slots=True)

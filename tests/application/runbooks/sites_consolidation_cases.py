@@ -491,7 +491,7 @@ READINESS = (
     ),
     case(
         "readiness/soak",
-        "it has held for six days",
+        "it has been open for six days",
         "DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at < <157 hours ago>",
         shows="the records begin here",
     ),

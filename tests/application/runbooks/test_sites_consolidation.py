@@ -387,7 +387,7 @@ def test_behind_a_gap_the_seven_days_begin_anew(ready: Database, days: int, outc
     )
     found = verdict(ready, RUNBOOK, "readiness/soak")
     assert found.outcome is outcome, found.message
-    assert found.observed["days_held"] == days
+    assert found.observed["days_open"] == days
     assert found.observed["longest_gap_hours"] == pytest.approx(24, abs=0.1)
 
 

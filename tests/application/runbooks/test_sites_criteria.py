@@ -81,7 +81,7 @@ def test_the_rollback_is_verified_by_its_own_gate(ready: Database) -> None:
     """Sites change and come while the old account is away; the downgrade derives what it lacks."""
     assert pipestate(ready, "gate", ROLLBACK).returncode == 0, "the previous release still runs here"
     Migrations(ready).upgrade("head")
-    assert pipestate(ready, "gate", ROLLBACK).returncode == 2, "past"
+    assert pipestate(ready, "gate", ROLLBACK).returncode == 2, "finished"
     run_timed(
         ready,
         "UPDATE pipestate.run SET recorded_at = <5 minutes ago> WHERE event = 'upgrade'",

@@ -62,7 +62,7 @@ def both(database: Database, sql: str) -> tuple[Found, Found]:
     return numbers[:3], numbers[3:]  # type: ignore[return-value]
 
 
-def holds(found: Found, hours: int) -> bool:
+def passes(found: Found, hours: int) -> bool:
     probes, silent, stable = found
     return probes == 4 and silent is not None and silent <= 3600 and stable is not None and stable >= hours
 
@@ -99,10 +99,10 @@ def test_it_gives_the_verdict_that_the_whole_diary_would(ledger: Database) -> No
         write_diary(ledger, random)
         for phase, hours in HOURS.items():
             whole, limited = both(ledger, written(ledger, phase))
-            assert holds(whole, hours) == holds(limited, hours), (number, phase, whole, limited)
+            assert passes(whole, hours) == passes(limited, hours), (number, phase, whole, limited)
             if whole[0] == limited[0] == 4:
                 assert (whole[1], min(whole[2] or 0, hours)) == (limited[1], min(limited[2] or 0, hours))
-            seen.add((phase, holds(whole, hours)))
+            seen.add((phase, passes(whole, hours)))
     assert len(seen) == 4, "both verdicts of both phases were among the diaries"
 
 

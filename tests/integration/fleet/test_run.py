@@ -50,7 +50,7 @@ def test_each_state_is_reported_and_nobody_stops_the_others(shop: Project, tenan
     (closed,) = answers["closed"].closed
     assert (closed.name, closed.closed_by) == ("shop/ready", ("approved",))
     assert answers["behind"].revision == "a1"
-    assert [phase.gate for phase in answers["behind"].phases] == [Gate.AHEAD]
+    assert [phase.gate for phase in answers["behind"].phases] == [Gate.NOT_STARTED]
     assert "cannot reach" in str(answers["gone"].error)
     assert "s3cret" not in str(fleet) + str(answers["gone"].error)
 
@@ -71,7 +71,9 @@ def test_each_state_is_reported_and_nobody_stops_the_others(shop: Project, tenan
     assert answers["behind"].drift is None, "there is no ledger at a1, and so no record"
 
 
-def test_one_gate_is_evaluated_alone_and_past_it_is_no_failure(shop: Project, tenants: Tenants) -> None:
+def test_one_gate_is_evaluated_alone_and_a_finished_phase_is_no_failure(
+    shop: Project, tenants: Tenants
+) -> None:
     lines = [tenants.named("ready", "b2", APPROVAL), tenants.named("done", "d4")]
     # Empty tables need no gate to go: so the one at d4 came there.
     fleet, answers = evaluate_list(shop, lines, phase="shop/ready", compare=False)
@@ -172,8 +174,8 @@ def test_a_query_names_the_databases(shop: Project, tenants: Tenants) -> None:
 
 
 def test_queries_of_the_list_wait_together(shop: Project, tenants: Tenants) -> None:
-    patient = "CREATE VIEW slow AS SELECT current_database()::text AS name FROM pg_sleep(2)"
-    database = tenants.create("b2", APPROVAL, patient)
+    view = "CREATE VIEW slow AS SELECT current_database()::text AS name FROM pg_sleep(2)"
+    database = tenants.create("b2", APPROVAL, view)
     slow = "databases: SELECT name FROM slow"
     lines = [f"s{number} = {database.text} {slow}" for number in range(4)]
     start = time.monotonic()

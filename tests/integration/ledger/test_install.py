@@ -1,4 +1,4 @@
-"""The ledger comes alone, twice is as good as once, and a stranger's is refused."""
+"""The ledger comes alone, twice is as good as once, and another role's is refused."""
 
 import os
 from collections.abc import Iterator
@@ -139,7 +139,7 @@ def test_the_right_to_create_a_schema_is_needed_only_where_there_is_none(pg: Dat
 
 
 def test_a_strangers_schema_is_refused_also_by_a_superuser(pg: Database, of_role: Database) -> None:
-    """He would be a member of every role; but what a stranger prepared, he must not write to."""
+    """He would be a member of every role; but what another role prepared, he must not write to."""
     of_role.run("CREATE SCHEMA pipestate")
     with pytest.raises(ConfigError, match=r"the schema pipestate belongs to stranger_\d+, of which"):
         install_in(pg)

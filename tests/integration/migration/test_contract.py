@@ -12,7 +12,7 @@ from pipestate.migration import purge
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.postgresql import session
 from support.alembic_runs import Migrations, dump, psql
-from support.legacy_database import Rows, everything_legacy
+from support.legacy_database import Rows, everything_legacy, without_derived
 from support.servers import Database
 
 LEGACY = ("status", "extraction_status", "last_updated", "last_deployed", "last_extracted")
@@ -85,6 +85,9 @@ def test_the_archived_table_frees_all_its_names_and_comes_back_identical(pg_expa
     assert without_archive(after) == without_archive(before)
 
 
+DERIVED = 36  # carried over sites of the legacy database that never had a row in site_progress
+
+
 def without_archive(text: str) -> list[str]:
     """What the ledger keeps of a contract is left out; everything else must be the same."""
     return [block for block in text.split(";\n") if "pipestate_archive" not in block]
@@ -95,10 +98,13 @@ def test_a_foreign_key_of_the_archived_table_does_not_hold_back_deletes_and_come
 ) -> None:
     database = pg_expanded.database
     database.run("ALTER TABLE site_progress ADD CONSTRAINT app_fk FOREIGN KEY (subdomain) REFERENCES sites")
+    archived = set(database.rows("SELECT subdomain, stage_total FROM site_progress"))
     pg_expanded.contract()
     database.run("DELETE FROM sites WHERE subdomain = 'site001.example.gov'")
     pg_expanded.downgrade("-2")
-    assert database.value("SELECT count(*) FROM site_progress") == 257, "an archived row was lost"
+    rows = set(database.rows("SELECT subdomain, stage_total FROM site_progress"))
+    assert len(archived) == 257
+    assert archived <= rows, "an archived row was lost"
     assert database.rows("SELECT convalidated FROM pg_constraint WHERE conname = 'app_fk'") == [(False,)]
     database.run("DELETE FROM site_progress WHERE subdomain = 'site001.example.gov'")
     database.run("ALTER TABLE site_progress VALIDATE CONSTRAINT app_fk")
@@ -121,7 +127,7 @@ def test_a_table_made_anew_under_the_archived_name_is_not_overwritten(pg_contrac
         pg_contracted.downgrade("-2")
     pg_contracted.database.run("DROP TABLE site_progress")
     pg_contracted.downgrade("0005")
-    assert pg_contracted.database.value("SELECT count(*) FROM site_progress") == 257
+    assert pg_contracted.database.value("SELECT count(*) FROM site_progress") == 257 + DERIVED
 
 
 @pytest.mark.parametrize(
@@ -178,7 +184,7 @@ def test_a_site_that_changed_since_gets_what_the_old_code_would_have_written(
         )
     )
     contracted.downgrade("-2")
-    after = everything_legacy(database)
+    after = without_derived(everything_legacy(database), legacy_rows)
     for site, change in changed.items():
         status = CHANGES[change]
         (row,) = [row for row in after["sites"] if row[0] == site]
@@ -206,7 +212,7 @@ def test_a_clock_that_is_ahead_makes_no_change(expanded: Migrations) -> None:
     before = everything_legacy(database)
     expanded.contract()
     expanded.downgrade("-2")
-    assert everything_legacy(database) == before
+    assert without_derived(everything_legacy(database), before) == before
 
 
 def test_a_site_that_is_new_since_gets_derived_legacy_values(contracted: Migrations) -> None:

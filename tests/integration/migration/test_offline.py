@@ -23,7 +23,7 @@ STEPS = list(pairwise(REVISIONS))
 
 
 @pytest.fixture
-def twins(postgres: Postgres) -> Iterator[tuple[Migrations, Migrations]]:
+def online_and_offline(postgres: Postgres) -> Iterator[tuple[Migrations, Migrations]]:
     """Two copies of the old world: one for Alembic, one for psql."""
     online, offline = (postgres.copy_of("legacy", fill_legacy) for _ in range(2))
     yield Migrations(online), Migrations(offline)
@@ -39,12 +39,12 @@ def run(migrations: Migrations, script: str) -> None:
 
 @pytest.mark.scene
 def test_every_revision_up_and_down_gives_the_same_schema_as_online(
-    twins: tuple[Migrations, Migrations],
+    online_and_offline: tuple[Migrations, Migrations],
 ) -> None:
-    online, offline = twins
+    online, offline = online_and_offline
     for start, end in STEPS:
         if end == "0006":
-            for migrations in twins:
+            for migrations in online_and_offline:
                 make_ready(migrations.database)
         online.upgrade(end)
         run(offline, offline.script("upgrade", f"{start}:{end}"))
@@ -56,8 +56,10 @@ def test_every_revision_up_and_down_gives_the_same_schema_as_online(
 
 
 @pytest.mark.scene
-def test_the_whole_way_in_one_script_keeps_every_row(twins: tuple[Migrations, Migrations]) -> None:
-    online, offline = twins
+def test_the_whole_way_in_one_script_keeps_every_row(
+    online_and_offline: tuple[Migrations, Migrations],
+) -> None:
+    online, offline = online_and_offline
     before = everything_legacy(offline.database)
     online.upgrade("head", FORCE)
     run(offline, offline.script("upgrade", "base:head", FORCE))

@@ -1,4 +1,4 @@
-"""`pipestate ready` on real servers: behind, at head, ahead, several heads, no version table, unreachable."""
+"""`pipestate ready` on real servers: behind, at head, newer, several heads, no version table, unreachable."""
 
 import os
 import threading
@@ -47,7 +47,7 @@ def version_table(name: str, *revisions: str) -> list[str]:
             "stock",
             ["zz"],
             True,
-            "ready: the database is at zz, ahead of this code, which does not know zz",
+            "ready: the database is at zz, newer than this code, which does not know zz",
         ),
         ("stock", ["a1", "zz"], False, "behind: the database is at a1 zz and lacks b2"),
         ("branches", ["left1", "right1"], False, None),

@@ -117,7 +117,7 @@ def test_whatever_happens_before_the_settings_leaves_no_copy(
 
 @pytest.fixture
 def directory(tmp_path: Path, pg: Database) -> Path:
-    project = lay_out("patient", tmp_path, pg)
+    project = lay_out("blocking_reader", tmp_path, pg)
     assert project.alembic("upgrade", "a1").returncode == 0
     return tmp_path
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.scene
 
 @pytest.fixture
 def project(pg: Database, tmp_path: Path) -> Project:
-    made = lay_out("patient", tmp_path, pg)
+    made = lay_out("blocking_reader", tmp_path, pg)
     assert made.alembic("upgrade", "a1").returncode == 0
     return made
 

@@ -42,7 +42,7 @@ def page(seen: Gathered) -> Html:
 
 def series_of(seen: Gathered, phase: str, check: str, column: str) -> Series:
     name = f"sites-consolidation/{phase}/{check}"
-    found = seen.past.checks["sites-consolidation", phase]
+    found = seen.history.checks["sites-consolidation", phase]
     (series,) = [each for each in found if (each.title, each.column) == (name, column)]
     return series
 
@@ -54,7 +54,7 @@ def test_the_page_is_whole_and_small(page: Html) -> None:
 
 def test_gates_come_first_with_what_is_missing(page: Html, seen: Gathered) -> None:
     headline = words(page.of_class("headline")[0])
-    assert re.fullmatch(r"Closed: sites-consolidation/readiness \(3 of 1[13] checks failed\)\.", headline)
+    assert re.fullmatch(r"Closed: sites-consolidation/readiness \(3 of 1[24] checks failed\)\.", headline)
     card = words(page.with_id("gate.sites-consolidation.readiness"))
     assert "readiness closed before 0006, 0007" in card
     assert "3 of 7 days of backfill" in card
@@ -68,48 +68,48 @@ def test_gates_come_first_with_what_is_missing(page: Html, seen: Gathered) -> No
     assert "%2F" not in page.text
     assert words(page.all("section")[0]).startswith("Gates")
     assert [words(each) for each in page.all("ol", "way")] == [
-        "preflight past expand open backfill open readiness closed cleanup ahead rollback open"
+        "preflight finished expand open backfill open readiness closed cleanup not started rollback open"
     ]
 
 
 def test_each_check_that_was_evaluated_has_its_verdict_beside_its_block(page: Html, seen: Gathered) -> None:
-    for book, phase in seen.standing.phases():
+    for book, phase in seen.status.phases():
         for verdict in phase.checks:
             if verdict.outcome is not Outcome.SKIPPED:
                 beside = page.with_id(f"check.{book.name}.{phase.name}.{verdict.check_id}")
                 assert words(beside).startswith(f"{verdict.outcome} {verdict.check_id} ")
-    skipped = [verdict for _, phase in seen.standing.phases() for verdict in phase.checks]
+    skipped = [verdict for _, phase in seen.status.phases() for verdict in phase.checks]
     assert len(page.of_class("verdict")) == len(skipped)
 
 
 def test_numbers_of_the_ledger_are_drawn_against_their_criterion(seen: Gathered) -> None:
     stuck = series_of(seen, "readiness", "stuck-sites", "stuck_pct")
     assert (stuck.records, stuck.required) == (RECORDS, "< 1.0")
-    assert [point.held for point in stuck.points] == [(point.value or 0) < 1 for point in stuck.points]
+    assert [point.passed for point in stuck.points] == [(point.value or 0) < 1 for point in stuck.points]
     assert stuck.failures > 1
     (gap,) = gaps(stuck, seen.window)
     assert round((gap.end - gap.start).total_seconds() / 86400) == len(SILENT) + 1
-    soak = series_of(seen, "readiness", "soak", "days_held")
+    soak = series_of(seen, "readiness", "soak", "days_open")
     assert soak.required == ">= 7"
 
 
 def test_every_number_that_a_criterion_compares_has_a_chart(page: Html, seen: Gathered) -> None:
-    found = {each.column for each in seen.past.checks["sites-consolidation", "readiness"]}
+    found = {each.column for each in seen.history.checks["sites-consolidation", "readiness"]}
     assert {
         "stuck_pct",
         "health_score",
         "runs",
         "most_found",
-        "days_held",
+        "days_open",
         "longest_gap_hours",
         "rows",
     } <= found
     drawn = page.all("svg", "chart")
-    assert len(drawn) == len(seen.past.series())
+    assert len(drawn) == len(seen.history.series())
 
 
 def test_observations_have_the_limits_of_the_checks_that_need_them(seen: Gathered) -> None:
-    found = {each.title: each for each in seen.past.observations}
+    found = {each.title: each for each in seen.history.observations}
     assert found["deferred_coordinators"].required == "= 0"
     assert found["deferred_coordinators"].failures > 10
     assert found["open_tickets"].required == ""

@@ -35,7 +35,7 @@ def test_what_two_packages_offer_is_left_out_and_said(
     with installed(tmp_path, "acme", OFFER, backfills={"backfill": "acme:backfill"}):
         assert with_default_backfill(own) is own
     said = capsys.readouterr().err
-    assert said.startswith("pipestate: the bare form backfill of ")
+    assert said.startswith("pipestate: the default backfill backfill of ")
     assert said.endswith("is offered more than once: uninstall one of them\n")
 
 

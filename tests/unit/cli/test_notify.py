@@ -32,8 +32,8 @@ READY = ("orders", "ready")
         (Gate.CLOSED, {READY: True}, ["Closed: orders/ready: quiet"]),
         (Gate.CLOSED, {}, []),
         (Gate.CLOSED, {READY: False}, []),
-        (Gate.AHEAD, {READY: True}, []),
-        (Gate.PAST, {READY: True}, []),
+        (Gate.NOT_STARTED, {READY: True}, []),
+        (Gate.FINISHED, {READY: True}, []),
     ],
 )
 def test_what_is_news(gate: Gate, before: dict[tuple[str, str], bool], said: list[str]) -> None:

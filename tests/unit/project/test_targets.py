@@ -24,7 +24,7 @@ LINE = migrations("a", "b<a", "c<b", "d<c")
 BRANCHED = migrations("a", "b<a", "c<b#contract", "d<b", "e<d")
 
 
-def stretch(
+def batch(
     of: Migrations, applied: str, *, gated: str = "c", closed: str = "", wanted: Collection[str] = ()
 ) -> str:
     found = next_batch(of, set(applied), wanted or of.heads, set(gated), set(closed))
@@ -36,26 +36,26 @@ def stretch(
     [("", "", "ab"), ("ab", "", "c"), ("ab", "c", ""), ("abc", "", "d"), ("abcd", "", ""), ("", "c", "ab")],
 )
 def test_a_line_stops_at_a_closed_gate(applied: str, closed: str, runs: str) -> None:
-    assert stretch(LINE, applied, closed=closed) == runs
+    assert batch(LINE, applied, closed=closed) == runs
 
 
 @pytest.mark.parametrize(
     ("applied", "closed", "runs"), [("", "", "abde"), ("abde", "", "c"), ("abde", "c", "")]
 )
 def test_other_branches_go_on(applied: str, closed: str, runs: str) -> None:
-    assert stretch(BRANCHED, applied, closed=closed) == runs
+    assert batch(BRANCHED, applied, closed=closed) == runs
 
 
 def test_only_what_is_wanted() -> None:
-    assert stretch(BRANCHED, "", wanted=["d"]) == "abd"
-    assert stretch(LINE, "", gated="", wanted=["b"]) == "ab"
+    assert batch(BRANCHED, "", wanted=["d"]) == "abd"
+    assert batch(LINE, "", gated="", wanted=["b"]) == "ab"
 
 
 def test_what_merges_behind_a_closed_gate_waits() -> None:
     merged = migrations("a", "c<a", "d<a", "m<c,d", "z<m")
-    assert stretch(merged, "", closed="c") == "ad"
-    assert stretch(merged, "ad", closed="c") == ""
-    assert stretch(merged, "adc") == "mz"
+    assert batch(merged, "", closed="c") == "ad"
+    assert batch(merged, "ad", closed="c") == ""
+    assert batch(merged, "adc") == "mz"
 
 
 def test_ends() -> None:

@@ -69,5 +69,5 @@ def test_one_point_has_no_gap() -> None:
 def test_a_number_that_never_moved_and_never_failed_is_calm() -> None:
     assert daily(1, 2, 3).is_calm
     assert not series(Point(START, 1.0), Point(after(days=1), 2.0)).is_calm
-    assert not series(Point(START, 7.0, held=False), Point(after(days=1), 7.0, held=False)).is_calm
-    assert not series(Point(START, None, held=False)).is_calm
+    assert not series(Point(START, 7.0, passed=False), Point(after(days=1), 7.0, passed=False)).is_calm
+    assert not series(Point(START, None, passed=False)).is_calm

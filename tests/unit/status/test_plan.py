@@ -36,12 +36,12 @@ BRANCHED = migrations(a1="", b2="a1", c3="b2", d4="b2")
 @pytest.mark.parametrize(
     ("of", "at", "gate", "says"),
     [
-        (migrations(), None, Gate.AHEAD, "the project has no revision yet: alembic revision -m ..."),
-        (LINE, None, Gate.AHEAD, "alembic upgrade b2"),
+        (migrations(), None, Gate.NOT_STARTED, "the project has no revision yet: alembic revision -m ..."),
+        (LINE, None, Gate.NOT_STARTED, "alembic upgrade b2"),
         (LINE, "b2", Gate.CLOSED, "c3 waits for orders/ready: pipestate gate orders/ready"),
         (LINE, "b2", Gate.OPEN, "the gate is open: alembic upgrade head"),
-        (LINE, "c3", Gate.PAST, "alembic upgrade d4"),
-        (LINE, "d4", Gate.PAST, "nothing: the database is at head"),
+        (LINE, "c3", Gate.FINISHED, "alembic upgrade d4"),
+        (LINE, "d4", Gate.FINISHED, "nothing: the database is at head"),
         (LINE, "d4", Gate.CLOSED, "fix orders/ready: pipestate gate orders/ready"),
         (BRANCHED, "b2", Gate.CLOSED, "pipestate upgrade"),
         (BRANCHED, "d4", Gate.CLOSED, "c3 waits for orders/ready: pipestate gate orders/ready"),

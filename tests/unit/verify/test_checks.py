@@ -37,7 +37,7 @@ def test_a_failure_tells_what_is_and_what_was_required() -> None:
     )
 
 
-def test_a_pass_tells_what_held() -> None:
+def test_a_pass_tells_what_was_met() -> None:
     assert judged("a < 1.0 and b >= 0", 0.5, 7) == Judgement(
         PASSED, {"a": 0.5, "b": 7}, "a is 0.5, required < 1.0; b is 7, required >= 0"
     )

@@ -28,8 +28,8 @@ OPEN = report(Gate.OPEN, quiet=Outcome.PASSED)
 CLOSED = report(Gate.CLOSED, quiet=Outcome.FAILED, soak=Outcome.FAILED)
 NEARLY = report(Gate.CLOSED, quiet=Outcome.PASSED, soak=Outcome.FAILED)
 ERRORED = report(Gate.CLOSED, quiet=Outcome.ERRORED)
-AHEAD = report(Gate.AHEAD, quiet=Outcome.SKIPPED)
-PAST = report(Gate.PAST, quiet=Outcome.SKIPPED)
+NOT_STARTED = report(Gate.NOT_STARTED, quiet=Outcome.SKIPPED)
+FINISHED = report(Gate.FINISHED, quiet=Outcome.SKIPPED)
 
 
 @dataclass
@@ -121,11 +121,11 @@ def test_a_check_that_errors_may_work_later() -> None:
     assert World([ERRORED]).wait(60).exit_code == 3
 
 
-def test_a_phase_that_is_ahead_may_come_and_one_that_is_past_does_not() -> None:
-    world = World([AHEAD, OPEN])
+def test_a_phase_that_has_not_started_may_open_and_a_finished_one_does_not() -> None:
+    world = World([NOT_STARTED, OPEN])
     assert world.wait(60) is OPEN
     assert world.reported == ["not evaluated at revision a1"]
-    world = World([PAST])
+    world = World([FINISHED])
     assert (world.wait(60).exit_code, world.pauses) == (2, [])
 
 

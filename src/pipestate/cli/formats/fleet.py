@@ -83,7 +83,7 @@ def _what(group: Group, *, whole: bool = False, upgrade: bool = False) -> Text:
         return Text(("failed: " if upgrade else "") + plain(state.error), "magenta")
     pending = f"{many(state.pending, 'revision') if state.pending else 'nothing'} pending"
     if upgrade:
-        closed = f"held: {plain(', '.join(state.closed))} is closed, {pending}"
+        closed = f"left pending: {plain(', '.join(state.closed))} is closed, {pending}"
         return Text(closed, "yellow") if state.closed else Text(pending)
     said = Text(f"at {plain(state.revision or 'base')} of {plain(state.head or 'base')}, " if whole else "")
     if state.next is not None:
@@ -121,15 +121,20 @@ def _sum(fleet: Fleet) -> str:
 
 def _sum_of_upgrade(fleet: Fleet) -> str:
     counted = {each: sum(wave.outcomes.get(each, 0) for wave in fleet.waves) for each in UpgradeOutcome}
-    parts = [f"{number:,} {outcome}" for outcome, number in counted.items() if number]
+    parts = [f"{number:,} {_words(outcome)}" for outcome, number in counted.items() if number]
     parts += [f"{fleet.left:,} not begun"] if fleet.left else []
     return ", ".join(parts) or "no database"
+
+
+def _words(outcome: UpgradeOutcome) -> str:
+    """Write an outcome for people; JSON keeps the older word `held`."""
+    return outcome.name.lower().replace("_", " ")
 
 
 def _waves(fleet: Fleet) -> Table:
     shown = [each for each in UpgradeOutcome if any(wave.outcomes.get(each) for wave in fleet.waves)]
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("wave", "databases", *shown):
+    for name in ("wave", "databases", *map(_words, shown)):
         table.add_column(name, justify="right")
     for wave in fleet.waves:
         numbers = (wave.number, wave.databases, *(wave.outcomes.get(each, 0) for each in shown))

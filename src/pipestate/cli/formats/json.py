@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipestate.database.urls import shown
-from pipestate.verify.report import count
+from pipestate.verify.report import Gate, count
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Shapes = Mapping[str, str]
 VERSION = {"schema_version": 1}
+GATES = {Gate.NOT_STARTED: "ahead", Gate.FINISHED: "past"}  # their names in schema_version 1
 # The keys of a dataclass, by its name, if they are not its fields; `key=attribute` if the two differ, and `a.b` is the
 # attribute of another one. `schema_version` is a constant.
 SHAPES: Shapes = {
@@ -36,14 +37,16 @@ SHAPES: Shapes = {
     "drift soft_dropped",
     "SoftDropped": "kind name columns revision dropped_at rows bytes",
     "RunbookStatus": "name title path phases",
+    "PhaseStatus": "name gate opens checks soaks opening sign_offs held=open_streak days last_closed",
     "SignOffStatus": "id text valid_for_seconds=valid_for people missing until words",
     "Observed": "name value at age_seconds=age source actor asked_by=checked_by fails",
+    "RecordedSignOff": "person at until holds=is_valid note",
     "RecordedRehearsal": "at by revisions clone rows longest_stall_ms=longest_wait_ms noise_ms=idle_wait_ms bounded ok unchanged",
     # fleet
     "Answer": "name url=shown_url schema exit_code error dialect server_version revision head duration_ms summary "
     "phases drift pending next upgrade warnings",
     "PhaseFound": "phase=name gate wrong",
-    "TenantUpgrade": "wave outcome before applied waiting held",
+    "TenantUpgrade": "wave outcome before applied waiting held=left_pending",
     "Fleet": "exit_code databases=total asked=evaluated interrupted=is_interrupted duration_ms exit_codes=codes groups drifted "
     "repeated left waves stopped",
     "Group": "databases=names first=names revision=state.revision closed=state.closed error=state.error",
@@ -89,6 +92,8 @@ def as_plain(value: Any, shapes: Shapes = SHAPES) -> Any:
         return value.isoformat()
     if isinstance(value, timedelta):
         return int(value.total_seconds())
+    if isinstance(value, Gate):
+        return GATES.get(value, str(value))
     return str(value) if isinstance(value, Enum) else value
 
 
@@ -128,7 +133,7 @@ def answer_as_data(answer: "Answer") -> dict[str, Any]:
         done = answer.upgrade
         data["upgrade"]["waiting"] = [{"revision": each, "gate": gate} for each, gate in done.waiting]
         data["upgrade"]["held"] = [
-            {"revision": each, "gated": each not in done.held_ungated} for each in done.held
+            {"revision": each, "gated": each not in done.pending_ungated} for each in done.left_pending
         ]
     return data
 

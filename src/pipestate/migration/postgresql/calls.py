@@ -111,13 +111,13 @@ def write_requirement(*, with_tables: bool = True) -> None:
 DO $pipestate$
 DECLARE
   {PATH_BEFORE}
-  stranger name;
+  other_owner name;
 BEGIN
   {OWN_PATH_BEGINS}
-  SELECT pg_get_userbyid(o.owner) INTO stranger FROM (SELECT nspowner AS owner FROM pg_namespace WHERE nspname = '{HOME}') AS o
+  SELECT pg_get_userbyid(o.owner) INTO other_owner FROM (SELECT nspowner AS owner FROM pg_namespace WHERE nspname = '{HOME}') AS o
    WHERE NOT ({TRUSTED});
-  IF stranger IS NOT NULL THEN
-    {raising} format({sql.literal(foreign)}, stranger, current_user);
+  IF other_owner IS NOT NULL THEN
+    {raising} format({sql.literal(foreign)}, other_owner, current_user);
   END IF;
   {require_version(with_tables=with_tables)}
   {OWN_PATH_ENDS}

@@ -99,8 +99,8 @@ def refuse_drop(drop: Drop) -> None:
         for some in drop.columns
     )
     sql.do(
-        f"{body}\n  IF fault IS NOT NULL THEN\n    PERFORM pipestate.refuse(fault || '; nothing was "
-        "changed');\n  END IF;",
+        f"{body}\n  IF fault IS NOT NULL THEN\n    PERFORM pipestate.refuse(fault || '; this "
+        "contract changed nothing');\n  END IF;",
         "  fault text;",
         why="what this revision drops can be dropped, and restored",
     )

@@ -145,7 +145,7 @@ def release_savepoint(connection: Connection, memory: RunMemory) -> None:
         if driver_state(error) not in (_NO_TRANSACTION, _NO_SAVEPOINT):
             raise
         raise MigrationError(
-            "the revision has ended the guard's transaction past SQLAlchemy, so nobody could undo its "
+            "the revision has ended the guard's transaction without SQLAlchemy, so nobody could undo its "
             "losses: use op.get_context().autocommit_block() instead"
         ) from error
 
@@ -181,7 +181,7 @@ class _Comparison:
     heirs: set[object] = field(default_factory=set)  # successors of objects that existed before
 
     def losses(self, locked: set[int]) -> list[Loss]:
-        self.memory.held |= {each.oid for each in self.before.tables.values() if each.bytes}
+        self.memory.had_rows |= {each.oid for each in self.before.tables.values() if each.bytes}
         found: list[Loss] = []
         for old in self.before.tables.values():
             if old.oid in self.memory.created or old.oid not in locked:
@@ -194,7 +194,7 @@ class _Comparison:
                     found += self._of_columns(old, new)
                 if new.filenode != old.filenode:
                     found += self._of_rewritten(old, new)
-                if old.oid in self.after.emptied - self.before.emptied and self._held(old):
+                if old.oid in self.after.emptied - self.before.emptied and self._had_rows(old):
                     root = self.before.root(old)
                     found.append(Loss(LossKind.ROWS, root.known_as, self.before.rows(root)))
         self._remember_created(locked)
@@ -203,7 +203,7 @@ class _Comparison:
     def holds_rows(self, table: ComparedTable) -> bool:
         """Say whether a table may have held rows before, or another table values of its row type."""
         kept = [table]
-        if not self._held(table):
+        if not self._had_rows(table):
             query = f"SELECT ({body_of('kept_in')}) FROM (SELECT {table.rowtype}::oid AS type) AS t"
             ((found,),) = query_driver(self.connection, query)
             created = self.memory.created
@@ -212,17 +212,17 @@ class _Comparison:
                 for oid in found or ()
                 if oid in self.before.tables and oid not in created
             ]
-        return any(map(self._held, kept))
+        return any(map(self._had_rows, kept))
 
-    def _held(self, table: ComparedTable) -> bool:
-        return any(leaf.oid in self.memory.held for leaf in self.before.leaves(table))
+    def _had_rows(self, table: ComparedTable) -> bool:
+        return any(leaf.oid in self.memory.had_rows for leaf in self.before.leaves(table))
 
     def _of_dropped(self, old: ComparedTable) -> Iterator[Loss]:
         if old.kind == "c" or not self.holds_rows(old) or old.extension in self.after.extensions:
             return
         new = self.after.by_name.get((old.schema, old.name))
         if new is not None and new.oid not in self.before.tables:
-            self.memory.held.add(new.oid)
+            self.memory.had_rows.add(new.oid)
             self.heirs.add(new.oid)
         if old.parent in self.before.tables and old.parent not in self.after.tables:
             return  # its parent reports it

@@ -240,7 +240,7 @@ def add_foreign_key(
     definition = f"FOREIGN KEY ({child}) REFERENCES {sql.name(target)} ({parent}) ON DELETE {on_delete}"
     if sql.is_offline() and not partitions:
         calls.refuse_when(f"{missing} AND {is_partitioned(table)}", no_steps_for_partitions(table))
-    elif sql.is_offline() or sql.holds(is_partitioned(table)):
+    elif sql.is_offline() or sql.is_true(is_partitioned(table)):
         _add_by_partition(table, name, definition, target, f"{missing} AND {is_partitioned(table)}")
     lock_tables(table, target, when=missing)
     _add(table, name, f"{definition} NOT VALID", missing)

@@ -231,7 +231,7 @@ DECLARE
 BEGIN
   wrong := coalesce(wrong, E'\n  none of its checks applies here and blocks, so it stays closed: add one to its phase');
   IF is_closed AND NOT is_forced AND is_enforced THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate %s is closed, so nothing of this revision was done:%s -- '
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate %s is closed, so this transaction is rolled back; earlier COMMITs stay:%s -- '
       'to look closer: pipestate verify %s --phase %s', gate, wrong, state ->> 'runbook', state ->> 'phase');
   END IF;
   IF is_closed AND state -> 'failing' IS NULL THEN

@@ -305,7 +305,7 @@ BEGIN
    WHERE l.name !~ '\._pipestate_\d+_0$' AND (NOT own OR l.name !~ '^pipestate[._]');  -- a restore drops its mark
   IF found IS NOT NULL AND mode = 'refuse' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
-      'the %1$s of revision %2$s loses %3$s, so it was rolled back. To go on, %4$swrite the script with a reason: '
+      'the %1$s of revision %2$s loses %3$s, so this transaction is rolled back; earlier COMMITs stay. To go on, %4$swrite the script with a reason: '
       'alembic -x force="reason" %1$s ... --sql', direction, revision, said, CASE direction WHEN 'upgrade' THEN
       'put it behind a gate: pipestate revision --contract RUNBOOK/PHASE' || coalesce(options, '') || '; or ' ELSE '' END);
   ELSIF found IS NOT NULL AND mode <> 'allow' THEN

@@ -742,6 +742,9 @@ BEGIN
     PERFORM pipestate.refuse(pg_catalog.format('%s has %s again, made since the downgrade of revision %s hid the former column: '
       'rename or drop the new one, then run the same again', the_table, again, the_revision));
   END IF;
+  -- Rows that were written since get the defaults, which hidden columns do not have.
+  CALL pipestate.begin_restore(the_revision, the_table, path, '{}', NULL, '', false);
+  CALL pipestate.fill(false);
   CALL pipestate.restore_columns(the_revision, the_table, path);
   CALL pipestate.validate_restored(the_revision, 'columns', the_table, path);
   CALL pipestate.end_restore(the_revision, 'columns', the_table, path);

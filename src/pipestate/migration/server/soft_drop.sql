@@ -102,7 +102,7 @@ BEGIN
   END IF;
   fault := pipestate.columns_fault(the_relation, the_columns, the_triggers, true);
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   n := nextval('pipestate.soft_drop_id_seq');
   SELECT jsonb_agg(jsonb_build_object('name', attname, 'hidden', format('_pipestate_%s_%s', n, i), 'number', attnum,
@@ -321,7 +321,7 @@ BEGIN
   END IF;
   fault := pipestate.tables_fault(there, '{}');
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   FOR one IN SELECT name, relation FROM unnest(the_names, the_relations) AS t (name, relation) WHERE relation IS NOT NULL LOOP
     n := nextval('pipestate.soft_drop_id_seq');
@@ -406,7 +406,7 @@ BEGIN
   PERFORM pipestate.require_gate(the_revision, ARRAY[the_relation]);
   fault := pipestate.columns_fault(the_relation, the_columns, the_triggers, false);
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   PERFORM pipestate.require_backup(the_relation, pipestate.numbers_of(the_relation, the_columns), has_backup);
   FOR item IN SELECT tgname, tgrelid::regclass AS relation FROM pg_trigger
@@ -440,7 +440,7 @@ BEGIN
   PERFORM pipestate.require_gate(the_revision, there);
   fault := pipestate.tables_fault(there, '{}');
   IF fault IS NOT NULL THEN
-    PERFORM pipestate.refuse(fault || '; nothing was changed');
+    PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
   PERFORM pipestate.require_backup(relation, '{}', has_backup) FROM unnest(there) AS relation;
   EXECUTE format('DROP TABLE %s', array_to_string(there, ', '));

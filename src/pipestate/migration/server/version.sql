@@ -8,11 +8,11 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.<<digest>>' $
 CREATE OR REPLACE PROCEDURE pipestate.require_version(wanted text, with_tables boolean DEFAULT true)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  stranger record;
+  other_owner record;
 BEGIN
   <<foreign_owner>>;
-  IF stranger.what IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('<<foreign_message>>', stranger.what, stranger.owner, stranger.me);
+  IF other_owner.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('<<foreign_message>>', other_owner.what, other_owner.owner, other_owner.me);
   ELSIF with_tables AND to_regclass('pipestate.run') IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that '
       'calls install_ledger()';

@@ -218,7 +218,7 @@ def _prove_restore(dropped: DroppedColumns, columns: list[dict[str, Any]]) -> No
     )
     if lost:
         raise MigrationError(
-            f"{lost} rows of {dropped.table} did not take their dropped values, so nothing was changed: "
+            f"{lost} rows of {dropped.table} did not take their dropped values, so this restore changed nothing: "
             "something changes them as they are written. Find it, then run the same again"
         )
     deleted = catalog.scalar(

@@ -5,7 +5,7 @@ A table has no number here that outlives a copy, so each column is followed by `
 
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from secrets import token_hex
 
 from sqlalchemy import Connection
@@ -53,11 +53,12 @@ def compare(
     moves: Moves = memory.moves or Moves(before)
     on_sqlite(connection, moves.settle)
     after = read_catalogue(connection)
-    memory.held |= {name for name, table in before.tables.items() if table.holds_rows}
+    shrunk = on_sqlite(connection, moves.find_shrunk)
+    memory.had_rows |= {name for name, table in before.tables.items() if table.holds_rows}
     found: list[Loss] = []
     for name, old in before.tables.items():
-        if name not in memory.created and name in memory.held:
-            found += _of_table(name, old, after, moves, memory)
+        if name not in memory.created and name in memory.had_rows:
+            found += _of_table(name, old, after, moves, memory, shrunk)
     _remember(after, moves, memory)
     return after, found
 
@@ -114,7 +115,12 @@ def _acts_on_others(driver: sqlite3.Connection, statement: str) -> str | None:
 
 
 def _of_table(
-    name: str, old: SqliteTable, after: SqliteCatalogue, moves: Moves, memory: RunMemory
+    name: str,
+    old: SqliteTable,
+    after: SqliteCatalogue,
+    moves: Moves,
+    memory: RunMemory,
+    shrunk: Collection[str],
 ) -> Iterator[Loss]:
     now = [after.tables[each] for each in {name, moves.names[name]} & after.tables.keys()]
     columns = [column for column in old.columns if (name, column) not in memory.created]
@@ -124,11 +130,13 @@ def _of_table(
         return
     # Rows of the ledger and of Alembic's version table come and go.
     is_kept = name.startswith(f"{SCHEMA}_") or old.columns.keys() == {"version_num"}
-    if old.holds_rows and not is_kept and not any(table.holds_rows for table in now):
+    is_emptied = old.holds_rows and not any(table.holds_rows for table in now)
+    if not is_kept and (is_emptied or name in shrunk):
         yield Loss(LossKind.ROWS, old.name)
     for column, lost in left.items():
         if not lost:
-            yield Loss(LossKind.COLUMN, f"{old.name}.{column}")
+            is_archived = moves.is_archived((name, column), after)
+            yield Loss(LossKind.COLUMN, f"{old.name}.{column}", is_archived=is_archived)
         elif all(lost):
             yield Loss(LossKind.VALUES, f"{old.name}.{column}", detail=lost[0])
 
@@ -148,7 +156,7 @@ def _remember(after: SqliteCatalogue, moves: Moves, memory: RunMemory) -> None:
         }
         origins = {origin for each in older.values() for origin in each}
         created |= {(name, column) for column, each in older.items() if not each} if origins else {name}
-        memory.held |= {name} if origins & memory.held else set()
+        memory.had_rows |= {name} if origins & memory.had_rows else set()
     memory.created = created
 
 

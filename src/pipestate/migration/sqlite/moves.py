@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from pipestate.ledger.tables import SCHEMA
 from pipestate.migration import sql
 from pipestate.runbook.statement import Token, tokens
 
@@ -84,13 +85,14 @@ class _Copy:
 class Moves:
     """The columns of each table at this statement, in lower case, with the origins of their values.
 
-    `names` maps the old name of a table to its current one.
+    `names` maps the old name of a table to its current one, `rows` to its most rows before a DROP TABLE.
     """
 
     before: SqliteCatalogue
     names: dict[str, str] = field(init=False)
     held: dict[str, dict[str, _Origins]] = field(init=False)
     copied: set[tuple[str, str]] = field(default_factory=set)
+    rows: dict[str, int] = field(default_factory=dict)
     saved: dict[str, Any] = field(default_factory=dict)
     effect: Callable[[], Any] | None = None  # of the last statement, if that succeeds
     mark: tuple[int, ...] = ()
@@ -109,15 +111,15 @@ class Moves:
         keywords = [token.keyword for token in words]
         match keywords[:2]:
             case ["SAVEPOINT", _]:
-                self.saved[_identifier(words[1])] = deepcopy((self.names, self.held, self.copied))
+                self.saved[_identifier(words[1])] = deepcopy((self.names, self.held, self.copied, self.rows))
             case ["ROLLBACK", _] if _identifier(words[-1]) in self.saved:
-                self.names, self.held, self.copied = deepcopy(self.saved[_identifier(words[-1])])
+                self.names, self.held, self.copied, self.rows = deepcopy(self.saved[_identifier(words[-1])])
             case ["ALTER", "TABLE"]:
                 self.effect = self._alter(driver, words, keywords)
             case ["DROP", "TABLE"]:
                 table, _ = name_at(words, 4 if keywords[2] == "IF" else 2)
                 self._find_copies(driver, table)
-                self.effect = partial(self.held.pop, table, None)
+                self.effect = partial(self._drop, table, _count(driver, table))
             case ["CREATE", _] if "TABLE" in keywords[:3]:
                 at = keywords.index("TABLE") + 1
                 table, at = name_at(words, at + 3 if keywords[at] == "IF" else at)
@@ -143,6 +145,24 @@ class Moves:
             if origin in origins and column in after.tables[table].columns
         ]
 
+    def find_shrunk(self, driver: sqlite3.Connection) -> set[str]:
+        """Find tables whose copy has less than half of the rows that they had at their drop."""
+        return {
+            name
+            for name, rows in self.rows.items()
+            if max(_count(driver, name), _count(driver, self.names[name])) < rows / 2
+        }
+
+    def is_archived(self, origin: _Origin, after: SqliteCatalogue) -> bool:
+        """Say whether this step has copied the column into the archive, where a restore finds it."""
+        copy = f"{SCHEMA}_archive_{origin[0]}_columns"
+        return any(
+            table.startswith(copy)
+            and table in after.tables
+            and any(not origins.get(origin, "lost") for origins in columns.values())
+            for table, columns in self.held.items()
+        )
+
     def _alter(
         self, driver: sqlite3.Connection, words: list[Token], keywords: list[str]
     ) -> Callable[[], Any] | None:
@@ -157,6 +177,12 @@ class Moves:
             self._find_copies(driver, table, _identifier(words[-1]))
             return partial(columns.pop, _identifier(words[-1]), None)
         return None
+
+    def _drop(self, table: str, rows: int) -> None:
+        self.held.pop(table, None)
+        for origin, now in self.names.items():
+            if now == table:
+                self.rows[origin] = max(rows, self.rows.get(origin, 0))
 
     def _rename(self, table: str, to: str) -> None:
         self.held[to] = self.held.pop(table, {})
@@ -300,6 +326,13 @@ def _mark(driver: sqlite3.Connection) -> tuple[int, ...]:
     """Return numbers that change with either schema, and with each row that a statement writes."""
     of_temporary = driver.execute("PRAGMA temp.schema_version").fetchone()[0]
     return schema_version(driver), of_temporary, driver.total_changes
+
+
+def _count(driver: sqlite3.Connection, table: str) -> int:
+    try:
+        return int(driver.execute(f"SELECT count(*) FROM {sql.quoted(table)}").fetchone()[0])
+    except sqlite3.Error:  # it is gone, or a virtual table without its module
+        return 0
 
 
 def columns_of(driver: sqlite3.Connection, table: str) -> dict[str, str]:

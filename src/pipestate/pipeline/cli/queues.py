@@ -214,10 +214,10 @@ def print_depths(states: list[QueueState], console: "Console") -> None:
     )
     if empty := [name for name in COLUMNS if name not in shown]:
         console.print(Text(f"0 in every queue: {', '.join(empty)}", "dim"))
-    standing = total(states)
+    obstacles = total(states)
     console.print(
-        f"\nIn the way: {sentence(standing)}. Next: pipestate queues clear --dry-run"
-        if standing
+        f"\nIn the way: {sentence(obstacles)}. Next: pipestate queues clear --dry-run"
+        if obstacles
         else "\nNothing stands in the way."
     )
     for line in others_as_lines([each for state in states for each in state.others]):

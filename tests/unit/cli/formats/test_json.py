@@ -20,7 +20,7 @@ SHAPED = {
     "plan": "MigrationPlan PlannedRevision GateState",
     "history": "Entry",
     "status": "Status SoftDropped RunbookStatus PhaseStatus Shown Soak SignOffStatus FailedCheck Observed Forced "
-    "RecordedRehearsal RecordedSignOff Drift Difference Held Day ClosedRecord Opening Backfilling DatabaseInfo Verdict",
+    "RecordedRehearsal RecordedSignOff Drift Difference OpenStreak Day ClosedRecord Opening Backfilling DatabaseInfo Verdict",
     "fleet": "Answer PhaseFound TenantUpgrade Fleet Group Tenant",
     "rehearse": "Rehearsal RevisionImpact TableImpact Return",
 }
