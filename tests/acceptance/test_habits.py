@@ -226,7 +226,7 @@ STOPS = {
     "a closed gate": ("SELECT 1", "the gate orders/ready is closed"),
     "no ledger": ("DROP SCHEMA pipestate CASCADE", "run `pipestate ledger install`"),
     "altered functions": (
-        "CREATE OR REPLACE FUNCTION pipestate.runtime() RETURNS integer LANGUAGE sql AS 'SELECT 1 + 0'",
+        "CREATE OR REPLACE FUNCTION pipestate.version() RETURNS text LANGUAGE sql AS $$ SELECT '1.0' $$",
         "functions of the ledger were altered",
     ),
     "a loss": ("DELETE FROM old_orders", "loses the rows of new_orders"),

@@ -97,6 +97,25 @@ def test_the_recorder_can_write_into_the_ledger_and_nowhere_else(
             recorder.run(statement)
 
 
+@pytest.mark.parametrize(
+    "backdating",
+    [
+        "INSERT INTO pipestate.run (event, actor, recorded_at) VALUES ('verify', 'me', '2020-01-01')",
+        "INSERT INTO pipestate.run (event, actor, role) VALUES ('verify', 'me', 'somebody')",
+        "INSERT INTO pipestate.run (id, event, actor) VALUES (1, 'verify', 'me')",
+        "INSERT INTO pipestate.attestation (runbook, phase, name, person, signed_at) VALUES ('r', 'p', 'n', 'me', '2020-01-01')",
+        "INSERT INTO pipestate.observation (name, value, source, actor, observed_at) VALUES ('n', 1, 's', 'me', '2020-01-01')",
+    ],
+)
+def test_the_recorder_cannot_backdate_a_record(
+    pg_legacy: Migrations, make_role: MakeRole, backdating: str
+) -> None:
+    pg_legacy.upgrade("0002")
+    recorder = make_role("roles.md", "pipestate_recorder")
+    with pytest.raises(DBAPIError, match="permission denied"):
+        recorder.run(backdating)
+
+
 def test_the_operator_can_reconcile_and_cannot_touch_the_rest(
     pg_legacy: Migrations, make_role: MakeRole, tmp_path: Path, redis_url: str
 ) -> None:

@@ -27,9 +27,4 @@ def recorded_revisions(database: Database, event: str) -> list[str]:
 
 def let_use_ledger(owner: Database, role: Database) -> None:
     """Grant a role what a gate needs of the ledger."""
-    name = role.url.username
-    owner.run(
-        f"GRANT USAGE ON SCHEMA pipestate TO {name}",
-        f"GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {name}",
-        f"GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {name}",
-    )
+    owner.run(f"CALL pipestate.grant_migrating('{role.url.username}')")

@@ -191,18 +191,6 @@ def test_a_psql_that_goes_on_without_the_ledger_loses_nothing(
     assert project.version() == "a0"
 
 
-@pytest.mark.parametrize("has_ledger", [True], scope="module")
-def test_functions_that_were_altered_are_not_called(project: Guarded) -> None:
-    project.write("b1", "op.drop_table('items')")
-    project.database.run(
-        "CREATE OR REPLACE PROCEDURE pipestate.end_revision(revision text, direction text, mode text, reason text, "
-        "statements text, own boolean) LANGUAGE plpgsql AS 'BEGIN DELETE FROM pg_temp.pipestate_open; END'"
-    )
-    said = feed(project.database, project.script())
-    assert "are not those that this script was written for" in said
-    assert project.database.value("SELECT count(*) FROM items") == 1993
-
-
 @pytest.mark.parametrize("top", ["", "from pipestate.ddl import add_columns"])
 @pytest.mark.parametrize(
     "text", ["DROP TABLE items /* CALL pipestate.fill(true) */", "/* INDEX CONCURRENTLY */ DROP TABLE items"]

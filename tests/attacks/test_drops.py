@@ -77,7 +77,9 @@ def test_nothing_goes_on_the_way_up_without_a_gate(gated: Project, helper: str, 
     use(gated, environment)
     write_revision(gated, up=f"{helper}({DROPS[helper]})")
     before = everything(gated)
-    assert_refused(gated.alembic("upgrade", "head"), gated.database, f"{helper}(", "no gate was asked for it")
+    assert_refused(
+        gated.alembic("upgrade", "head"), gated.database, f"{helper}(", "no gate was passed for it"
+    )
     assert everything(gated) == before
 
 
@@ -90,7 +92,7 @@ def test_a_script_without_a_gate_drops_nothing(gated: Project, helper: str, envi
     write_revision(gated, up=f"{helper}({DROPS[helper]})")
     before = everything(gated)
     done = gated.alembic("upgrade", "b2:c3", "--sql")
-    assert_refused(done, gated.database, "no gate was asked for it")
+    assert_refused(done, gated.database, "no gate was passed for it")
     feed(gated.database, done.stdout)
     assert everything(gated) == before
 
@@ -125,7 +127,7 @@ def test_the_gate_of_one_revision_does_not_serve_the_next(gated: Project, enviro
     )
     done = gated.alembic("upgrade", "head")
     assert done.returncode != 0
-    assert "no gate was asked for it" in done.stdout + done.stderr
+    assert "no gate was passed for it" in done.stdout + done.stderr
     assert gated.database.value("SELECT to_regclass('new_orders') IS NOT NULL") is True
     assert state_of(gated.database).version in (AT_B2.version, "c3")
 

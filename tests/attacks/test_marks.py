@@ -34,7 +34,7 @@ def test_a_later_revision_archives_nothing_by_an_earlier_ones_mark(shop: Project
         done = shop.alembic("upgrade", "head")
         assert done.returncode != 0
         assert "Traceback" not in done.stderr
-        assert "no gate was asked for it" in done.stdout + done.stderr
+        assert "no gate was passed for it" in done.stdout + done.stderr
     assert customers(shop) == 2
 
 

@@ -62,11 +62,11 @@ def test_a_schema_with_the_name_of_the_migrating_role_approves_nothing(
     )
     said = feed(deploying, gated.script("b2:c3"))
     assert state_of(owner) == AT_B2
-    assert f"schema {name}" in said
+    assert f"{name}.approvals of {planter.url.username}" in said
 
 
 LOOK = "text, text, text, boolean, text, boolean, text, jsonb"
-PLANTED = {
+IMPOSTORS = {
     "what the script keeps its results in": (
         f"CREATE FUNCTION public.jsonb_build_object({LOOK}) RETURNS jsonb LANGUAGE sql AS $$ SELECT "
         "pg_catalog.jsonb_build_object('of', $2, 'filled', false, 'before', false, 'results', '[]'::jsonb) $$",
@@ -88,19 +88,68 @@ PLANTED = {
 
 
 @both_ways
-@pytest.mark.parametrize("planted", PLANTED)
-def test_a_function_of_somebody_else_opens_no_gate(
-    gated: Project, make_role: MakeRole, way: Way, planted: str
+@pytest.mark.parametrize("impostor", IMPOSTORS)
+def test_our_own_queries_call_no_impostor(
+    gated: Project, make_role: MakeRole, way: Way, impostor: str
 ) -> None:
-    planter = make_role(gated.database)
-    gated.database.run(f"GRANT CREATE, USAGE ON SCHEMA public TO {planter.url.username}")
-    planter.run(*PLANTED[planted])
+    """No check uses these names: the gate stays closed before the approval, and opens after it."""
+    stranger = make_role(gated.database)
+    gated.database.run(f"GRANT CREATE, USAGE ON SCHEMA public TO {stranger.url.username}")
+    stranger.run(*IMPOSTORS[impostor])
     said = way(gated)
     assert state_of(gated.database) == AT_B2
-    assert "somebody else has put names of the server's" in said
+    assert "the gate orders/ready is closed" in said
+    approve(gated)
+    said = way(gated)
+    assert state_of(gated.database) == AT_D4, said
+
+
+USED = {
+    "a function": (
+        "CREATE FUNCTION public.lower(varchar) RETURNS text LANGUAGE sql AS $$ SELECT 'impostor' $$",
+        "SELECT id FROM old_orders WHERE lower(note::varchar) = 'impostor'",
+        "public.lower(character varying)",
+    ),
+    "an operator": (
+        "CREATE FUNCTION public.alike(varchar, varchar) RETURNS boolean LANGUAGE sql AS $$ SELECT true $$;"
+        "CREATE OPERATOR public.= (LEFTARG = varchar, RIGHTARG = varchar, FUNCTION = public.alike)",
+        "SELECT id FROM old_orders WHERE note::varchar IN ('x'::varchar)",
+        "operator public.=(character varying,character varying)",
+    ),
+}
+
+
+@both_ways
+@pytest.mark.parametrize("used", USED)
+def test_a_check_that_would_call_an_impostor_is_errored_and_named(
+    gated: Project, make_role: MakeRole, way: Way, used: str
+) -> None:
+    made, check, name = USED[used]
+    approve(gated)
+    stranger = make_role(gated.database)
+    gated.database.run(f"GRANT CREATE, USAGE ON SCHEMA public TO {stranger.url.username}")
+    stranger.run(*made.split(";"))
+    gated.add_check(check, "rows = 0")
+    said = " ".join(way(gated).split())
+    assert state_of(gated.database) == AT_B2
+    assert f"{name} of {stranger.url.username}" in said
     assert "Traceback" not in said
-    done = gated.pipestate("gate", "orders/ready")
-    assert (done.returncode, "somebody else has put" in done.stderr) == (3, True)
+    for command in (("verify", "orders"), ("gate", "orders/ready")):
+        done = gated.pipestate(*command)
+        assert (done.returncode, name in " ".join(done.stdout.split())) == (3, True), done.stdout
+
+
+@pytest.mark.parametrize("query", ["SELECT 1 /* round(x, 2) */", "SELECT 'round' AS \"what\""])
+def test_a_name_in_a_comment_or_a_text_is_not_used(gated: Project, make_role: MakeRole, query: str) -> None:
+    approve(gated)
+    stranger = make_role(gated.database)
+    gated.database.run(f"GRANT CREATE, USAGE ON SCHEMA public TO {stranger.url.username}")
+    stranger.run(
+        "CREATE FUNCTION public.round(float8, int) RETURNS numeric LANGUAGE sql AS $$ SELECT 0::numeric $$"
+    )
+    gated.add_check(query, "rows = 1")
+    done = gated.alembic("upgrade", "head")
+    assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
 
 
 @both_ways
@@ -118,13 +167,13 @@ def test_a_table_of_somebody_else_in_front_of_its_namesake_approves_nothing(
     planter.run(f"CREATE TABLE public.approvals AS {FORGED}")
     said = way(gated)
     assert state_of(database) == AT_B2
-    assert "on the search path: public.approvals" in " ".join(said.split())
+    assert f"public.approvals of {planter.url.username}" in " ".join(said.split())
     done = gated.pipestate("gate", "orders/ready")
-    assert (done.returncode, "public.approvals" in done.stderr) == (3, True)
+    assert (done.returncode, "public.approvals" in done.stdout) == (3, True)
     database.run(
         "DROP TABLE public.approvals", "CREATE TABLE public.approvals (what text, revoked_at timestamp)"
     )
-    assert "somebody else" not in way(gated)  # the owner's own is not somebody else's
+    assert "another role" not in way(gated)  # the owner's own table is no impostor
 
 
 SPYING = "BEGIN INSERT INTO public.spied VALUES (current_user); RETURN {}; END"
@@ -168,7 +217,8 @@ def test_a_contract_runs_no_function_of_somebody_else(
         assert done.returncode != 0
     else:
         said = feed(database, contract.alembic(direction, revisions[1], "--sql").stdout)
-    assert "somebody else has put names of the server's" in said
+    assert "uses what another role has put on the search path in the place of others: public.lower(" in said
+    assert "public.format" not in said  # no expression of the contract uses it
     assert "Traceback" not in said
     assert database.rows("SELECT * FROM spied") == []
     assert database.value("SELECT version_num FROM alembic_version") == (
@@ -229,7 +279,7 @@ CATALOGUES = ("pg_locks", "pg_class", "pg_constraint", "pg_index", "pg_stat_acti
 def test_a_view_named_like_a_catalogue_runs_nothing_where_the_path_ends_in_it(
     contract: Project, how: str
 ) -> None:
-    """The catalogues stand last on the path, so an unqualified name would be the planted view."""
+    """The catalogues stand last on the path, so an unqualified name would be that view."""
     database = contract.database
     takes_old(contract, "text", "'a'", "'b'")
     database.run(

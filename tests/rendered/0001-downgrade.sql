@@ -33,48 +33,48 @@ SELECT c.oid::bigint AS oid,
        c.relname::text AS name,
        c.relfilenode::bigint AS filenode,
        CASE WHEN c.reltuples > 0 THEN c.reltuples
-            ELSE coalesce(nullif(pg_catalog.pg_stat_get_live_tuples(c.oid), 0), -1) END::float8 AS rows,
+            ELSE coalesce(nullif(pg_stat_get_live_tuples(c.oid), 0), -1) END::float8 AS rows,
        CASE WHEN c.relkind <> 'r' THEN 0
             WHEN l.relation IS NOT NULL THEN -1
-            ELSE coalesce(pg_catalog.pg_relation_size(c.oid), 0) END AS bytes,
+            ELSE coalesce(pg_relation_size(c.oid), 0) END AS bytes,
        coalesce(i.inhparent, 0)::bigint AS parent,
        coalesce(e.refobjid, 0)::bigint AS extension,
        c.reltype::bigint AS rowtype,
        coalesce(a.columns, '') AS columns
-FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
-LEFT JOIN pg_catalog.pg_depend e
-  ON e.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND e.deptype = 'e'
-  AND e.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND e.objid = c.oid
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
+LEFT JOIN pg_depend e
+  ON e.refclassid = 'pg_extension'::regclass AND e.deptype = 'e'
+  AND e.classid = 'pg_class'::regclass AND e.objid = c.oid
 LEFT JOIN (
-  SELECT DISTINCT relation FROM pg_catalog.pg_locks
-  WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_catalog.pg_backend_pid()
-    AND database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+  SELECT DISTINCT relation FROM pg_locks
+  WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_backend_pid()
+    AND database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 ) l ON l.relation = c.oid
 CROSS JOIN LATERAL (
-  SELECT pg_catalog.string_agg(attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
-           || pg_catalog.translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
-  FROM pg_catalog.pg_attribute
+  SELECT string_agg(attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
+           || translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
+  FROM pg_attribute
   WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
 ) a
 WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
   AND (schemas IS NULL OR n.nspname::text = ANY (schemas) OR c.oid IN (
-    SELECT h.inhrelid FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
-    JOIN pg_catalog.pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
+    SELECT h.inhrelid FROM pg_inherits h JOIN pg_class p ON p.oid = h.inhparent
+    JOIN pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
 UNION ALL
 SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
-FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE t.typtype = 'd' AND n.nspname <> 'information_schema'
 UNION ALL
 SELECT x.oid::bigint, 'x', '', x.extname::text, 0, 0, 0, 0, 0, 0, ''
-FROM pg_catalog.pg_extension x
+FROM pg_extension x
 $$;
 
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_element_type(type oid) RETURNS oid
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce((SELECT t.typelem FROM pg_catalog.pg_type t WHERE t.oid = type AND t.typcategory = 'A' AND t.typelem <> 0), type)
+  SELECT coalesce((SELECT t.typelem FROM pg_type t WHERE t.oid = type AND t.typcategory = 'A' AND t.typelem <> 0), type)
 $$;
 
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_loses(old regtype, old_modifier integer, new regtype, new_modifier integer, by_hand boolean)
@@ -151,14 +151,14 @@ END $$;
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_kept_in(type oid) RETURNS bigint[]
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE holder (held, relation) AS (
-    SELECT type, 0::pg_catalog.oid
+    SELECT type, 0::oid
     UNION
-    SELECT coalesce(c.reltype, d.objid), coalesce(c.oid, 0::pg_catalog.oid)
-      FROM holder h JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.refobjid = h.held
-      LEFT JOIN pg_catalog.pg_class c ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND c.oid = d.objid
-     WHERE c.oid IS NOT NULL OR d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass
+    SELECT coalesce(c.reltype, d.objid), coalesce(c.oid, 0::oid)
+      FROM holder h JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = h.held
+      LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+     WHERE c.oid IS NOT NULL OR d.classid = 'pg_type'::regclass
   )
-  SELECT pg_catalog.array_agg(h.relation::bigint) FROM holder h WHERE h.relation <> 0::pg_catalog.oid
+  SELECT array_agg(h.relation::bigint) FROM holder h WHERE h.relation <> 0::oid
 $$;
 
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_count_rows(schema text, name text, condition text, most bigint) RETURNS bigint
@@ -173,16 +173,16 @@ END $$;
 
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_written_tables() RETURNS TABLE (oid bigint, has_deleted boolean, root text)
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT c.oid::bigint, pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_catalog.current_setting('track_counts') = 'off',
-         (SELECT pg_catalog.format('%I.%I', s.nspname, r.relname) FROM pg_catalog.pg_class r
-            JOIN pg_catalog.pg_namespace s ON s.oid = r.relnamespace WHERE r.oid = coalesce(pg_catalog.pg_partition_root(c.oid), c.oid))
-    FROM (SELECT DISTINCT relation FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() AND locktype = 'relation'
+  SELECT c.oid::bigint, pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR current_setting('track_counts') = 'off',
+         (SELECT format('%I.%I', s.nspname, r.relname) FROM pg_class r
+            JOIN pg_namespace s ON s.oid = r.relnamespace WHERE r.oid = coalesce(pg_partition_root(c.oid), c.oid))
+    FROM (SELECT DISTINCT relation FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation'
              AND mode = 'RowExclusiveLock' AND relation >= 16384) l
-    JOIN pg_catalog.pg_class c ON c.oid = l.relation AND c.relkind = 'r' AND c.relpersistence <> 't'
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname NOT IN ('pipestate', 'pipestate_archive')
-   WHERE (pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_catalog.pg_stat_get_xact_tuples_inserted(c.oid) > 0
-          OR pg_catalog.current_setting('track_counts') = 'off')
-     AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_class c ON c.oid = l.relation AND c.relkind = 'r' AND c.relpersistence <> 't'
+    JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname NOT IN ('pipestate', 'pipestate_archive')
+   WHERE (pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_stat_get_xact_tuples_inserted(c.oid) > 0
+          OR current_setting('track_counts') = 'off')
+     AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
                     AND a.attname <> 'version_num')
 $$;
 
@@ -222,22 +222,22 @@ END $$;
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_fire_deferred(path text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  named text;
-  mode text;
+  statement text;
 BEGIN
-  FOR mode, named IN
-    SELECT m.mode, pg_catalog.string_agg(pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(c.conname)), ', ')
-      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.connamespace
+  FOR statement IN
+    SELECT concat_ws(' ', 'SET CONSTRAINTS', string_agg(format('%I.%I', n.nspname, c.conname), ', '), m.mode)
+      FROM pg_constraint c JOIN pg_namespace n ON n.oid = c.connamespace
      CROSS JOIN (VALUES (1, 'IMMEDIATE'), (2, 'DEFERRED')) AS m (place, mode)
-     WHERE c.contype OPERATOR(pg_catalog.=) 't' AND c.condeferrable
-       AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')  -- else this role cannot name it
-       AND (m.place OPERATOR(pg_catalog.=) 1 OR c.condeferred AND NOT EXISTS (  -- a namesake that waits for nothing is an error
-             SELECT FROM pg_catalog.pg_constraint o WHERE o.connamespace OPERATOR(pg_catalog.=) c.connamespace
-                AND o.conname OPERATOR(pg_catalog.=) c.conname AND NOT o.condeferrable))
+     WHERE c.contype = 't' AND c.condeferrable
+       AND has_schema_privilege(n.oid, 'USAGE')  -- else this role cannot name it
+       AND (m.place = 1 OR c.condeferred AND NOT EXISTS (  -- a namesake that waits for nothing is an error
+             SELECT FROM pg_constraint o WHERE o.connamespace = c.connamespace
+                AND o.conname = c.conname AND NOT o.condeferrable))
      GROUP BY m.place, m.mode ORDER BY m.place
   LOOP
-    PERFORM pg_catalog.set_config('search_path', path, true);
-    EXECUTE pg_catalog.concat_ws(' ', 'SET CONSTRAINTS', named, mode);
+    PERFORM set_config('search_path', path, true);
+    EXECUTE statement;
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   END LOOP;
 END $$;
 
@@ -423,25 +423,21 @@ CREATE OR REPLACE PROCEDURE pg_temp.pipestate_record(
 LANGUAGE plpgsql AS $$
 BEGIN
   IF pg_catalog.to_regprocedure('pipestate.record_revision(text, text, text, text, text, text, text)') IS NOT NULL
-      AND pg_catalog.to_regclass('pipestate.run') IS NOT NULL AND NOT EXISTS (SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
-    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+      AND pg_catalog.to_regclass('pipestate.run') IS NOT NULL AND NOT EXISTS (SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+    FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
+    FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    SELECT concat(n.nspname, '.', c.relname), c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    SELECT concat(n.nspname, '.', p.proname, '()'), p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid))) LIMIT 1) THEN
+    WHERE NOT ((o.owner = to_regrole(quote_ident(current_user))::oid
+      OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
+      OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
+        CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
+      OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), ''))))) LIMIT 1) THEN
     CALL pipestate.record_revision(event, revision, title, file_sha256, version_table, actor, reason);
   ELSE
     PERFORM pg_catalog.set_config('pipestate.dropped', '', false);
@@ -474,47 +470,29 @@ END $pipestate$;
 \set ON_ERROR_STOP on
 \set ON_ERROR_ROLLBACK off
 
--- The ledger belongs to trusted roles, and has the functions of this script: SELECT pg_get_functiondef(...) shows one
+-- The ledger has functions of this version, and belongs to a role that this one trusts
 DO $pipestate$
 DECLARE
-  ledger record;
+  path CONSTANT text := pg_catalog.current_setting('search_path');
+  other_owner name;
 BEGIN
-  SELECT pg_catalog.max(pg_catalog.concat(o.what, ' belongs to ', pg_catalog.pg_get_userbyid(o.owner))) FILTER (WHERE NOT (
-      o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) AS stranger,
-      pg_catalog.bool_or(o.what = 'pipestate.run'::text) AS is_there,
-      pg_catalog.bool_and(o.may_use) FILTER (WHERE n.nspname = 'pipestate') AS may_use,
-      pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
-        pg_catalog.string_agg(o.facts, E'\n' ORDER BY o.facts COLLATE "C"), 'UTF8')), 'hex') AS functions INTO ledger
-    FROM pg_catalog.pg_namespace n CROSS JOIN LATERAL (
-      SELECT n.nspowner, pg_catalog.concat('the schema ', n.nspname), NULL::text, pg_catalog.has_schema_privilege(n.oid, 'USAGE')
-      UNION ALL SELECT c.relowner, pg_catalog.concat(n.nspname, '.', c.relname), NULL, c.relname NOT IN ('run', 'result')
-          OR (pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT'))
-        FROM pg_catalog.pg_class c
-        WHERE c.relnamespace = n.oid AND n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-      UNION ALL SELECT p.proowner, pg_catalog.concat(n.nspname, '.', p.proname, '()'),
-        CASE WHEN n.nspname = 'pipestate' THEN pg_catalog.concat_ws(' ', p.prokind, p.proname, pg_catalog.regexp_replace(
-            CASE pg_catalog.set_config('quote_all_identifiers', 'off', true) WHEN 'off' THEN pg_catalog.concat_ws(' RETURNS ',
-              pg_catalog.concat('(', pg_catalog.pg_get_function_arguments(p.oid), ')'), pg_catalog.pg_get_function_result(p.oid)) END,
-            '(^[(]|, )IN |( |::)(pg_catalog|pipestate)[.]', E'\\1\\2', 'g'),
-          (SELECT l.lanname FROM pg_catalog.pg_language l WHERE l.oid = p.prolang), p.provolatile, p.proisstrict, p.prosecdef,
-          p.proconfig::text, (SELECT pg_catalog.count(*) FROM pg_catalog.pg_depend d WHERE d.classid = '1255' AND d.objid = p.oid
-            AND d.refclassid NOT IN ('2615', '2612') AND NOT EXISTS (SELECT FROM pg_catalog.pg_type t WHERE d.refclassid = '1247'
-              AND t.oid = d.refobjid AND t.typname = 'soft_drop' AND t.typnamespace = p.pronamespace)),
-          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) END,
-        pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
-        FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid) AS o (owner, what, facts, may_use)
-    WHERE n.nspname IN ('pipestate', 'pipestate_archive');
-  IF ledger.stranger IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', ledger.stranger, current_user);
-  ELSIF ledger.functions IS DISTINCT FROM 'ffbd7bc5393d6df9013a00261da749c93bd557f7e11188726cc713427e85f3e9' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+  SELECT pg_get_userbyid(o.owner) INTO other_owner FROM (SELECT nspowner AS owner FROM pg_namespace WHERE nspname = 'pipestate') AS o
+   WHERE NOT (o.owner = to_regrole(quote_ident(current_user))::oid
+      OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
+      OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
+        CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))));
+  IF other_owner IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner, current_user);
   END IF;
-  PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
+  CALL pipestate.require_version('1.daab79e0d823', with_tables => false);
+  PERFORM set_config('search_path', path, true);
+EXCEPTION
+  WHEN undefined_function OR invalid_schema_name THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()';
+  WHEN insufficient_privilege THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the role %1$s may not use the ledger, which gates and scripts need. As its owner: CALL pipestate.grant_migrating(%1$L)', current_user);
 END $pipestate$;
 
 CALL pipestate.drop_table('jobs', 'jobs', '0001');
@@ -530,13 +508,16 @@ CALL pg_temp.pipestate_note_copies(ARRAY['object', 'pipestate', 'soft_drop'], fa
 
 DO $pipestate$
 DECLARE
+  path CONSTANT text := pg_catalog.current_setting('search_path');
   todo text;
 BEGIN
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   IF to_regclass('pipestate.soft_drop') IS NULL OR to_regclass('pipestate.run') IS NOT NULL
       OR EXISTS (SELECT FROM pipestate.soft_drop WHERE state IN ('hidden', 'validating')) THEN
+    PERFORM set_config('search_path', path, true);
     RETURN;
   END IF;
-  IF pg_catalog.to_regnamespace('pipestate_guard') IS NOT NULL THEN
+  IF to_regnamespace('pipestate_guard') IS NOT NULL THEN
     BEGIN
       DROP EVENT TRIGGER IF EXISTS pipestate_guard;
       DROP EVENT TRIGGER IF EXISTS pipestate_guard_start;
@@ -546,20 +527,21 @@ BEGIN
         'the guard in the server belongs to another role: run pipestate guard remove as its owner first';
     END;
   END IF;
-  FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
-               WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'emptied', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'fire_deferred', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kept_in', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'note_copies', 'numbers_of', 'others', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_mark', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_valid', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since', 'written_tables') LOOP
+  FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
+               WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'emptied', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'end_step', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'fire_deferred', 'forget', 'gate_state', 'gated', 'go_on', 'grant_migrating', 'grant_recording', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'impostors', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kept_in', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'may_record', 'modified_since', 'note_copies', 'numbers_of', 'others', 'parents', 'pass_gate', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_token', 'require_valid', 'require_version', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'version', 'versions', 'warn', 'with_hidden_definitions', 'written_columns', 'written_since', 'written_tables') LOOP
     EXECUTE todo;
   END LOOP;
   DROP TABLE pipestate.soft_drop;
   DROP TABLE pipestate.object;
   IF to_regnamespace('pipestate') IS NOT NULL AND NOT EXISTS (
-      SELECT FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('pipestate')) THEN
+      SELECT FROM pg_class WHERE relnamespace = to_regnamespace('pipestate')) THEN
     DROP SCHEMA pipestate;
   END IF;
   IF to_regnamespace('pipestate') IS NULL AND to_regnamespace('pipestate_archive') IS NOT NULL AND NOT EXISTS (
-      SELECT FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('pipestate_archive')) THEN
+      SELECT FROM pg_class WHERE relnamespace = to_regnamespace('pipestate_archive')) THEN
     DROP SCHEMA pipestate_archive;
   END IF;
+  PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
 CALL pg_temp.pipestate_end_revision('0001', 'downgrade', 'refuse', NULL, '', true);
@@ -571,29 +553,29 @@ DELETE FROM pipestate_alembic_version WHERE pipestate_alembic_version.version_nu
 COMMIT;
 
 DO $record$
+DECLARE
+  path CONSTANT text := pg_catalog.current_setting('search_path');
 BEGIN
-  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
-    SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
-    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+  IF to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
+    SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+    FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
+    FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    SELECT concat(n.nspname, '.', c.relname), c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    SELECT concat(n.nspname, '.', p.proname, '()'), p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid))) LIMIT 1) THEN
+    WHERE NOT ((o.owner = to_regrole(quote_ident(current_user))::oid
+      OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
+      OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
+        CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
+      OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), ''))))) LIMIT 1) THEN
     CALL pipestate.record_schema(NULL, 'a person');
   END IF;
+  PERFORM set_config('search_path', path, true);
 EXCEPTION WHEN OTHERS THEN
   RAISE WARNING 'the schema was not recorded, so `pipestate drift` compares with an older record: %', SQLERRM;
 END $record$;

@@ -38,48 +38,48 @@ SELECT c.oid::bigint AS oid,
        c.relname::text AS name,
        c.relfilenode::bigint AS filenode,
        CASE WHEN c.reltuples > 0 THEN c.reltuples
-            ELSE coalesce(nullif(pg_catalog.pg_stat_get_live_tuples(c.oid), 0), -1) END::float8 AS rows,
+            ELSE coalesce(nullif(pg_stat_get_live_tuples(c.oid), 0), -1) END::float8 AS rows,
        CASE WHEN c.relkind <> 'r' THEN 0
             WHEN l.relation IS NOT NULL THEN -1
-            ELSE coalesce(pg_catalog.pg_relation_size(c.oid), 0) END AS bytes,
+            ELSE coalesce(pg_relation_size(c.oid), 0) END AS bytes,
        coalesce(i.inhparent, 0)::bigint AS parent,
        coalesce(e.refobjid, 0)::bigint AS extension,
        c.reltype::bigint AS rowtype,
        coalesce(a.columns, '') AS columns
-FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
-LEFT JOIN pg_catalog.pg_depend e
-  ON e.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND e.deptype = 'e'
-  AND e.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND e.objid = c.oid
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
+LEFT JOIN pg_depend e
+  ON e.refclassid = 'pg_extension'::regclass AND e.deptype = 'e'
+  AND e.classid = 'pg_class'::regclass AND e.objid = c.oid
 LEFT JOIN (
-  SELECT DISTINCT relation FROM pg_catalog.pg_locks
-  WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_catalog.pg_backend_pid()
-    AND database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+  SELECT DISTINCT relation FROM pg_locks
+  WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_backend_pid()
+    AND database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 ) l ON l.relation = c.oid
 CROSS JOIN LATERAL (
-  SELECT pg_catalog.string_agg(attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
-           || pg_catalog.translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
-  FROM pg_catalog.pg_attribute
+  SELECT string_agg(attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
+           || translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
+  FROM pg_attribute
   WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
 ) a
 WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
   AND (schemas IS NULL OR n.nspname::text = ANY (schemas) OR c.oid IN (
-    SELECT h.inhrelid FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
-    JOIN pg_catalog.pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
+    SELECT h.inhrelid FROM pg_inherits h JOIN pg_class p ON p.oid = h.inhparent
+    JOIN pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
 UNION ALL
 SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
-FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE t.typtype = 'd' AND n.nspname <> 'information_schema'
 UNION ALL
 SELECT x.oid::bigint, 'x', '', x.extname::text, 0, 0, 0, 0, 0, 0, ''
-FROM pg_catalog.pg_extension x
+FROM pg_extension x
 $$;
 
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_element_type(type oid) RETURNS oid
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce((SELECT t.typelem FROM pg_catalog.pg_type t WHERE t.oid = type AND t.typcategory = 'A' AND t.typelem <> 0), type)
+  SELECT coalesce((SELECT t.typelem FROM pg_type t WHERE t.oid = type AND t.typcategory = 'A' AND t.typelem <> 0), type)
 $$;
 
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_loses(old regtype, old_modifier integer, new regtype, new_modifier integer, by_hand boolean)
@@ -156,14 +156,14 @@ END $$;
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_kept_in(type oid) RETURNS bigint[]
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE holder (held, relation) AS (
-    SELECT type, 0::pg_catalog.oid
+    SELECT type, 0::oid
     UNION
-    SELECT coalesce(c.reltype, d.objid), coalesce(c.oid, 0::pg_catalog.oid)
-      FROM holder h JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.refobjid = h.held
-      LEFT JOIN pg_catalog.pg_class c ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND c.oid = d.objid
-     WHERE c.oid IS NOT NULL OR d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass
+    SELECT coalesce(c.reltype, d.objid), coalesce(c.oid, 0::oid)
+      FROM holder h JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = h.held
+      LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+     WHERE c.oid IS NOT NULL OR d.classid = 'pg_type'::regclass
   )
-  SELECT pg_catalog.array_agg(h.relation::bigint) FROM holder h WHERE h.relation <> 0::pg_catalog.oid
+  SELECT array_agg(h.relation::bigint) FROM holder h WHERE h.relation <> 0::oid
 $$;
 
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_count_rows(schema text, name text, condition text, most bigint) RETURNS bigint
@@ -178,16 +178,16 @@ END $$;
 
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_written_tables() RETURNS TABLE (oid bigint, has_deleted boolean, root text)
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT c.oid::bigint, pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_catalog.current_setting('track_counts') = 'off',
-         (SELECT pg_catalog.format('%I.%I', s.nspname, r.relname) FROM pg_catalog.pg_class r
-            JOIN pg_catalog.pg_namespace s ON s.oid = r.relnamespace WHERE r.oid = coalesce(pg_catalog.pg_partition_root(c.oid), c.oid))
-    FROM (SELECT DISTINCT relation FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() AND locktype = 'relation'
+  SELECT c.oid::bigint, pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR current_setting('track_counts') = 'off',
+         (SELECT format('%I.%I', s.nspname, r.relname) FROM pg_class r
+            JOIN pg_namespace s ON s.oid = r.relnamespace WHERE r.oid = coalesce(pg_partition_root(c.oid), c.oid))
+    FROM (SELECT DISTINCT relation FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation'
              AND mode = 'RowExclusiveLock' AND relation >= 16384) l
-    JOIN pg_catalog.pg_class c ON c.oid = l.relation AND c.relkind = 'r' AND c.relpersistence <> 't'
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname NOT IN ('pipestate', 'pipestate_archive')
-   WHERE (pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_catalog.pg_stat_get_xact_tuples_inserted(c.oid) > 0
-          OR pg_catalog.current_setting('track_counts') = 'off')
-     AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_class c ON c.oid = l.relation AND c.relkind = 'r' AND c.relpersistence <> 't'
+    JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname NOT IN ('pipestate', 'pipestate_archive')
+   WHERE (pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_stat_get_xact_tuples_inserted(c.oid) > 0
+          OR current_setting('track_counts') = 'off')
+     AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
                     AND a.attname <> 'version_num')
 $$;
 
@@ -227,22 +227,22 @@ END $$;
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_fire_deferred(path text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  named text;
-  mode text;
+  statement text;
 BEGIN
-  FOR mode, named IN
-    SELECT m.mode, pg_catalog.string_agg(pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(c.conname)), ', ')
-      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.connamespace
+  FOR statement IN
+    SELECT concat_ws(' ', 'SET CONSTRAINTS', string_agg(format('%I.%I', n.nspname, c.conname), ', '), m.mode)
+      FROM pg_constraint c JOIN pg_namespace n ON n.oid = c.connamespace
      CROSS JOIN (VALUES (1, 'IMMEDIATE'), (2, 'DEFERRED')) AS m (place, mode)
-     WHERE c.contype OPERATOR(pg_catalog.=) 't' AND c.condeferrable
-       AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')  -- else this role cannot name it
-       AND (m.place OPERATOR(pg_catalog.=) 1 OR c.condeferred AND NOT EXISTS (  -- a namesake that waits for nothing is an error
-             SELECT FROM pg_catalog.pg_constraint o WHERE o.connamespace OPERATOR(pg_catalog.=) c.connamespace
-                AND o.conname OPERATOR(pg_catalog.=) c.conname AND NOT o.condeferrable))
+     WHERE c.contype = 't' AND c.condeferrable
+       AND has_schema_privilege(n.oid, 'USAGE')  -- else this role cannot name it
+       AND (m.place = 1 OR c.condeferred AND NOT EXISTS (  -- a namesake that waits for nothing is an error
+             SELECT FROM pg_constraint o WHERE o.connamespace = c.connamespace
+                AND o.conname = c.conname AND NOT o.condeferrable))
      GROUP BY m.place, m.mode ORDER BY m.place
   LOOP
-    PERFORM pg_catalog.set_config('search_path', path, true);
-    EXECUTE pg_catalog.concat_ws(' ', 'SET CONSTRAINTS', named, mode);
+    PERFORM set_config('search_path', path, true);
+    EXECUTE statement;
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   END LOOP;
 END $$;
 
@@ -428,25 +428,21 @@ CREATE OR REPLACE PROCEDURE pg_temp.pipestate_record(
 LANGUAGE plpgsql AS $$
 BEGIN
   IF pg_catalog.to_regprocedure('pipestate.record_revision(text, text, text, text, text, text, text)') IS NOT NULL
-      AND pg_catalog.to_regclass('pipestate.run') IS NOT NULL AND NOT EXISTS (SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
-    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+      AND pg_catalog.to_regclass('pipestate.run') IS NOT NULL AND NOT EXISTS (SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+    FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
+    FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    SELECT concat(n.nspname, '.', c.relname), c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    SELECT concat(n.nspname, '.', p.proname, '()'), p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid))) LIMIT 1) THEN
+    WHERE NOT ((o.owner = to_regrole(quote_ident(current_user))::oid
+      OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
+      OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
+        CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
+      OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), ''))))) LIMIT 1) THEN
     CALL pipestate.record_revision(event, revision, title, file_sha256, version_table, actor, reason);
   ELSE
     PERFORM pg_catalog.set_config('pipestate.dropped', '', false);
@@ -485,33 +481,29 @@ DECLARE
   other_owner record;
   todo text;
 BEGIN
-  PERFORM pg_catalog.set_config('search_path', 'pg_catalog', true);
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   IF current_user = 'pipestate' AND path_before LIKE '%$user%' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE =
       'the role pipestate has "$user" on its search_path, so the schema pipestate would stand before public '
       'for it: connect as another role, or ALTER ROLE pipestate SET search_path = public';
   END IF;
-  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
-    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
+    FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
+    FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    SELECT concat(n.nspname, '.', c.relname), c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    SELECT concat(n.nspname, '.', p.proname, '()'), p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)) AND pg_catalog.pg_has_role(o.owner, 'USAGE'::text)) LIMIT 1;
+    WHERE NOT ((o.owner = to_regrole(quote_ident(current_user))::oid
+      OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
+      OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
+        CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
+      OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), '')))) AND pg_has_role(o.owner, 'USAGE')) LIMIT 1;
   IF other_owner.what IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner.what, other_owner.owner, other_owner.me);
   END IF;
   IF to_regnamespace('pipestate') IS NULL THEN
@@ -534,7 +526,7 @@ BEGIN
            ('name', $def$name TEXT$def$),
            ('revision', $def$revision TEXT$def$),
            ('created_at', $def$created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.object'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.object'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.object ' || todo;
@@ -580,24 +572,24 @@ BEGIN
            ('dropped_at', $def$dropped_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$),
            ('restored_at', $def$restored_at TIMESTAMP WITH TIME ZONE$def$),
            ('purged_at', $def$purged_at TIMESTAMP WITH TIME ZONE$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.soft_drop'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.soft_drop'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.soft_drop ' || todo;
   END IF;
-  SELECT pg_catalog.substring(p.prosrc, '[0-9]+') INTO todo FROM pg_catalog.pg_proc p
-   WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname = 'runtime';
-  IF todo::integer > 1 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('the functions of the ledger are newer (version %s) than this pipestate (version 1): use the pipestate that installed them', todo);
+  SELECT substring(p.prosrc, '[0-9]+[.0-9a-f]*') INTO todo FROM pg_proc p
+   WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname = 'version';
+  IF split_part(todo, '.', 1)::integer > 1 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.daab79e0d823): use the pipestate that installed them', todo);
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
-  FOR todo IN SELECT pg_catalog.format('DROP ROUTINE %s', p.oid::pg_catalog.regprocedure) FROM pg_catalog.pg_proc p
-               WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'emptied', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'fire_deferred', 'forget', 'gate_state', 'gated', 'go_on', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kept_in', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'modified_since', 'note_copies', 'numbers_of', 'others', 'parents', 'pass_gate', 'planted', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_mark', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_valid', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'runtime', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'versions', 'warn', 'with_hidden_definitions', 'written_since', 'written_tables')
-                 AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.refobjid = p.oid
-                                 AND d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass) LOOP
+  FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
+               WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'emptied', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'end_step', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'fire_deferred', 'forget', 'gate_state', 'gated', 'go_on', 'grant_migrating', 'grant_recording', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'impostors', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kept_in', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'may_record', 'modified_since', 'note_copies', 'numbers_of', 'others', 'parents', 'pass_gate', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_token', 'require_valid', 'require_version', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'version', 'versions', 'warn', 'with_hidden_definitions', 'written_columns', 'written_since', 'written_tables')
+                 AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.refobjid = p.oid
+                                 AND d.refclassid = 'pg_proc'::regclass) LOOP
     EXECUTE todo;
   END LOOP;
-  PERFORM pg_catalog.set_config('check_function_bodies', 'off', true);  -- they call each other
+  PERFORM set_config('check_function_bodies', 'off', true);  -- they call each other
 CREATE OR REPLACE PROCEDURE pipestate.update_in_batches(
   the_table text, the_key text[], the_size integer, the_work text, the_condition text DEFAULT 'true', the_part text DEFAULT NULL)
 LANGUAGE plpgsql AS $$
@@ -660,43 +652,43 @@ SELECT c.oid::bigint AS oid,
        c.relname::text AS name,
        c.relfilenode::bigint AS filenode,
        CASE WHEN c.reltuples > 0 THEN c.reltuples
-            ELSE coalesce(nullif(pg_catalog.pg_stat_get_live_tuples(c.oid), 0), -1) END::float8 AS rows,
+            ELSE coalesce(nullif(pg_stat_get_live_tuples(c.oid), 0), -1) END::float8 AS rows,
        CASE WHEN c.relkind <> 'r' THEN 0
             WHEN l.relation IS NOT NULL THEN -1
-            ELSE coalesce(pg_catalog.pg_relation_size(c.oid), 0) END AS bytes,
+            ELSE coalesce(pg_relation_size(c.oid), 0) END AS bytes,
        coalesce(i.inhparent, 0)::bigint AS parent,
        coalesce(e.refobjid, 0)::bigint AS extension,
        c.reltype::bigint AS rowtype,
        coalesce(a.columns, '') AS columns
-FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
-LEFT JOIN pg_catalog.pg_depend e
-  ON e.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND e.deptype = 'e'
-  AND e.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND e.objid = c.oid
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
+LEFT JOIN pg_depend e
+  ON e.refclassid = 'pg_extension'::regclass AND e.deptype = 'e'
+  AND e.classid = 'pg_class'::regclass AND e.objid = c.oid
 LEFT JOIN (
-  SELECT DISTINCT relation FROM pg_catalog.pg_locks
-  WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_catalog.pg_backend_pid()
-    AND database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+  SELECT DISTINCT relation FROM pg_locks
+  WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_backend_pid()
+    AND database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 ) l ON l.relation = c.oid
 CROSS JOIN LATERAL (
-  SELECT pg_catalog.string_agg(attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
-           || pg_catalog.translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
-  FROM pg_catalog.pg_attribute
+  SELECT string_agg(attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
+           || translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
+  FROM pg_attribute
   WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
 ) a
 WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
   AND (schemas IS NULL OR n.nspname::text = ANY (schemas) OR c.oid IN (
-    SELECT h.inhrelid FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
-    JOIN pg_catalog.pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
+    SELECT h.inhrelid FROM pg_inherits h JOIN pg_class p ON p.oid = h.inhparent
+    JOIN pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
 UNION ALL
 SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
-FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE t.typtype = 'd' AND n.nspname <> 'information_schema'
 UNION ALL
 SELECT x.oid::bigint, 'x', '', x.extname::text, 0, 0, 0, 0, 0, 0, ''
-FROM pg_catalog.pg_extension x
+FROM pg_extension x
 $$;
 CREATE OR REPLACE FUNCTION pipestate.read_only(query text, path text, files text) RETURNS json
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1119,9 +1111,14 @@ CREATE OR REPLACE FUNCTION pipestate.evaluate(task jsonb, path text, files text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   began timestamptz := clock_timestamp();
+  schemas text[] := ARRAY(SELECT json_array_elements_text(pipestate.read_only('SELECT pg_catalog.to_json(pg_catalog.current_schemas(false))', path, '')));
+  found text := pipestate.impostors(schemas, task ->> 'query');
   answer jsonb;
 BEGIN
   BEGIN
+    IF found IS NOT NULL THEN
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('it uses what another role has put on the search path in the place of others: %s. Drop that, or take its schema off the path', found);
+    END IF;
     answer := pipestate.judge_check(task ->> 'required', pipestate.read_check(task ->> 'query', path, files));
   EXCEPTION
     WHEN query_canceled THEN
@@ -1154,17 +1151,16 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     FROM unnest(path) WITH ORDINALITY AS s (name, place)
     WHERE s.name <> 'pg_catalog' AND NOT starts_with(s.name::text, 'pg_temp_')), 'pg_temp')
 $$;
-CREATE OR REPLACE PROCEDURE pipestate.require_session(revision text, path name[], force text DEFAULT NULL)
+CREATE OR REPLACE PROCEDURE pipestate.require_session(revision text, path name[], names text, force text DEFAULT NULL)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  planted text := pipestate.planted(pipestate.safe_path(path));
-  said text := format('somebody else has put names of the server''s, a table in front of its namesake, or a schema of this role''s name, '
-    'on the search path: %s. It may be read instead of what was meant, so nothing of revision %s is done: drop them, or take them '
-    'off the path', planted, revision);
+  found text := pipestate.impostors(path::text[], names);
+  said text := format('revision %s uses what another role has put on the search path in the place of others: %s. Nothing of it was '
+    'done. Drop that, or take its schema off the path', revision, found);
 BEGIN
   -- Definitions are read and written as text, which these settings would change.
   PERFORM set_config('standard_conforming_strings', 'on', false), set_config('quote_all_identifiers', 'off', false);
-  IF planted IS NULL THEN RETURN; END IF;
+  IF found IS NULL THEN RETURN; END IF;
   IF force IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = said;
   END IF;
@@ -1174,7 +1170,7 @@ CREATE OR REPLACE PROCEDURE pipestate.begin_gate(
   revision text, runbook text, phase text, tables text[], path name[], timeout text,
   may_be_gone boolean DEFAULT false, version_table text DEFAULT NULL, starts_at text[] DEFAULT NULL,
   sha256 text DEFAULT NULL, files text DEFAULT '', actor text DEFAULT NULL, force text DEFAULT NULL,
-  enforce boolean DEFAULT true, undo text DEFAULT NULL, mark text DEFAULT NULL, step integer DEFAULT NULL)
+  enforce boolean DEFAULT true, undo text DEFAULT NULL, token text DEFAULT NULL, step integer DEFAULT NULL)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on AS $$
 DECLARE
@@ -1184,11 +1180,11 @@ DECLARE
   relation regclass;
   relations oid[] := '{}';
 BEGIN
-  IF mark IS NOT NULL THEN  -- of the revision before, in the same script
-    CALL pipestate.require_step(mark, step);
+  IF token IS NOT NULL THEN  -- of the revision before, in the same script
+    CALL pipestate.require_step(token, step);
   END IF;
   PERFORM set_config('pipestate.gate', '', true), set_config('pipestate.gate_state', '', true);
-  CALL pipestate.require_session(revision, path, force);
+  CALL pipestate.require_session(revision, path, array_to_string(tables, ' '), force);
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision %s needs READ COMMITTED, and this transaction is %s: '
       'its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change '
@@ -1242,19 +1238,19 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 $$;
 CREATE OR REPLACE PROCEDURE pipestate.evaluate_check(
   revision text, number integer, check_id text, required text, source text, query text,
-  again boolean DEFAULT false, level text DEFAULT 'block')
+  again boolean DEFAULT false, level text DEFAULT 'block', is_ours boolean DEFAULT false)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   state jsonb := pipestate.gate_state(revision, 'first');
   task jsonb := jsonb_build_object('check_id', check_id, 'required', required, 'source', source, 'query', query,
-    'again', again, 'level', level);
+    'again', again, 'level', level, 'path', CASE WHEN is_ours THEN 'pg_catalog, pg_temp' END);
 BEGIN
   IF jsonb_array_length(state -> 'checks') <> number - 1 THEN
     PERFORM pipestate.gate_state(revision, 'broken off');
   END IF;
   state := jsonb_set(state, '{checks}', (state -> 'checks') || jsonb_build_array(task));
   IF (state ->> 'filled')::boolean THEN
-    state := jsonb_set(state, '{results}', (state -> 'results') || pipestate.evaluate(task, state ->> 'path', state ->> 'files'));
+    state := jsonb_set(state, '{results}', (state -> 'results') || pipestate.evaluate(task, coalesce(task ->> 'path', state ->> 'path'), state ->> 'files'));
   END IF;
   PERFORM set_config('pipestate.gate_state', state::text, true);
 END $$;
@@ -1270,7 +1266,7 @@ BEGIN
   IF (state ->> 'filled')::boolean THEN
     state := pipestate.settle_gate(state, true);
   END IF;
-  PERFORM set_config('pipestate.gate_state', (state || jsonb_build_object('pass', 'judged', 'held', ARRAY(SELECT l.relation::bigint
+  PERFORM set_config('pipestate.gate_state', (state || jsonb_build_object('pass', 'judged', 'locked', ARRAY(SELECT l.relation::bigint
       FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock')))::text, true),
     set_config('pipestate.others', CASE WHEN (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL
       THEN pipestate.others(state -> 'of_tenant')::text ELSE '{}' END, true);
@@ -1292,11 +1288,11 @@ BEGIN
   END LOOP;
   FOR task IN SELECT jsonb_array_elements(state -> 'checks') LOOP
     IF filled AND ((task ->> 'again')::boolean OR NOT (state ->> 'filled')::boolean) THEN
-      -- The time of this call is over: nothing more is asked while everybody waits for the lock.
+      -- The time of this call is over: nothing more is evaluated while everybody waits for the lock.
       results := results || CASE WHEN results #>> '{-1,message}' ~ '^(took longer|was cancelled)'
         THEN results -> -1 || jsonb_build_object('check_id', task -> 'check_id', 'required', task -> 'required',
                'source', task -> 'source', 'level', task -> 'level', 'duration_ms', 0)
-        ELSE pipestate.evaluate(task, state ->> 'path', state ->> 'files') END;
+        ELSE pipestate.evaluate(task, coalesce(task ->> 'path', state ->> 'path'), state ->> 'files') END;
     END IF;
   END LOOP;
   PERFORM set_config('pipestate.gate_state', (state || jsonb_build_object('pass', 'second', 'results', results,
@@ -1327,7 +1323,7 @@ BEGIN
   END IF;
   -- What this gate has locked is its own; what the revision had locked before it is not.
   PERFORM set_config('pipestate.others', (others - ARRAY(SELECT l.relation::text FROM pg_locks l WHERE l.pid = pg_backend_pid()
-      AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND NOT state -> 'held' @> to_jsonb(l.relation::bigint)
+      AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND NOT state -> 'locked' @> to_jsonb(l.relation::bigint)
     UNION ALL SELECT f::oid::text FROM jsonb_array_elements_text(state -> 'relations') AS r, pipestate.family(r::oid::regclass) AS f))::text, true);
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.settle_gate(state jsonb, whole boolean) RETURNS jsonb
@@ -1346,7 +1342,7 @@ DECLARE
   failing jsonb := (SELECT coalesce(jsonb_agg(r -> 'check_id'), '[]') FROM jsonb_array_elements(state -> 'results') AS r
     WHERE r ->> 'outcome' <> 'passed' AND r ->> 'level' = 'block');
 BEGIN
-  wrong := coalesce(wrong, E'\n  none of its checks applies here and blocks: nothing to ask is closed');
+  wrong := coalesce(wrong, E'\n  none of its checks applies here and blocks, so it stays closed: add one to its phase');
   IF is_closed AND NOT is_forced AND is_enforced THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate %s is closed, so this transaction is rolled back; earlier COMMITs stay:%s -- '
       'to look closer: pipestate verify %s --phase %s', gate, wrong, state ->> 'runbook', state ->> 'phase');
@@ -1390,13 +1386,13 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                  AND l.mode = 'AccessExclusiveLock' AND l.relation = $1
                  AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database()))
 $$;
-CREATE OR REPLACE PROCEDURE pipestate.require_mark(revision text, relations regclass[], what text)
+CREATE OR REPLACE PROCEDURE pipestate.require_token(revision text, relations regclass[], what text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   relation regclass;
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM revision THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s destroys something, and no gate was asked for it: call it inside '
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s destroys something, and no gate was passed for it: call it inside '
       '`with gate(...)`, or make the revision a Contract', what);
   END IF;
   FOREACH relation IN ARRAY relations LOOP
@@ -1456,18 +1452,24 @@ BEGIN
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.gated(revision text, step integer, VARIADIC lines text[])
 LANGUAGE plpgsql AS $$
-DECLARE
-  undone CONSTANT text := 'nothing was lost so far';
 BEGIN
   CALL pipestate.require_step(revision, step);
   EXECUTE pg_catalog.array_to_string(lines, E'\n');
+  CALL pipestate.end_step(revision, step);
+END $$;
+CREATE OR REPLACE PROCEDURE pipestate.end_step(
+  revision text, step integer, path text DEFAULT pg_catalog.current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  undone CONSTANT text := 'nothing was lost so far';
+BEGIN
   BEGIN  -- only to see what deferred triggers would do: they run with the version row, and may complain until then
-    CALL pipestate.require_others(revision);
+    CALL pipestate.require_others(revision, path);
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = undone;
   EXCEPTION WHEN OTHERS THEN
-    IF sqlstate OPERATOR(pg_catalog.=) 'PSTAT' AND sqlerrm OPERATOR(pg_catalog.<>) undone THEN RAISE; END IF;
+    IF sqlstate = 'PSTAT' AND sqlerrm <> undone THEN RAISE; END IF;
   END;
-  PERFORM pg_catalog.set_config('pipestate.step', pg_catalog.concat(revision, '/', step), true);
+  PERFORM set_config('pipestate.step', concat(revision, '/', step), true);
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_step(revision text, step integer)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1478,16 +1480,58 @@ BEGIN
       'statement between them has failed, so it does nothing';
   END IF;
 END $$;
-CREATE OR REPLACE PROCEDURE pipestate.go_on(mark text, version_table text, heads text[], path name[])
+CREATE OR REPLACE PROCEDURE pipestate.go_on(token text, version_table text, heads text[], path name[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF pipestate.versions(version_table, array_to_string(ARRAY(SELECT quote_ident(s::text) FROM unnest('pg_catalog'::name || path) AS s
        WHERE NOT starts_with(s::text, 'pg_temp_')) || 'pg_temp'::text, ', ')) IS DISTINCT FROM heads THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'what comes before this revision was not done, so it does nothing';
   END IF;
-  PERFORM set_config('pipestate.gate', mark, true), set_config('pipestate.others', '', true),
+  PERFORM set_config('pipestate.gate', token, true), set_config('pipestate.others', '', true),
     pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
 END $$;
+CREATE OR REPLACE FUNCTION pipestate.impostors(schemas text[], query text) RETURNS text
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $impostors$
+-- Its tokens: comments and texts are left out; an operator ends before a sign. Some words stand for operators.
+WITH token (name) AS (
+  SELECT lower(t[1]) FROM regexp_matches(
+    regexp_replace(query, E'--[^\n]*|/\\*([^*]|\\*[^/])*\\*/|''[^'']*''', ' ', 'g'), E'(\\w+|[-+*/<>=~!@#%^&|`?]+)', 'g') AS t
+), used (name) AS (
+  SELECT name FROM token UNION SELECT rtrim(name, '+-') FROM token
+  UNION SELECT unnest(string_to_array(w.operators, ' ')) FROM token JOIN (VALUES
+    ('between', '< <= > >='), ('case', '='), ('distinct', '='), ('ilike', '~~* !~~*'), ('in', '= <>'), ('like', '~~ !~~'),
+    ('natural', '='), ('nullif', '='), ('similar', '~ !~'), ('using', '='), ('!=', '<>')) AS w (word, operators) ON w.word = token.name
+), place AS (
+  -- Who owns a schema may put anything there, but for a schema with this role's name, which "$user" finds.
+  SELECT n.oid, n.nspname, s.number, CASE WHEN n.nspname <> current_user THEN n.nspowner END AS owner FROM unnest(schemas) WITH ORDINALITY AS s (name, number)
+  JOIN pg_namespace n ON n.nspname = s.name AND n.nspname <> 'pg_catalog'
+), found AS (
+  SELECT p.proname AS name, p.oid::regprocedure::text AS what, p.proowner AS owner, place.owner AS place_owner
+  FROM place JOIN pg_proc p ON p.pronamespace = place.oid AND p.oid >= 16384
+  WHERE EXISTS (SELECT FROM pg_proc c WHERE c.proname = p.proname AND c.pronamespace = 11)
+    AND NOT EXISTS (SELECT FROM pg_proc c WHERE c.proname = p.proname AND c.pronamespace = 11 AND c.proargtypes = p.proargtypes)
+  UNION ALL
+  SELECT o.oprname, 'operator ' || o.oid::regoperator::text, o.oprowner, place.owner
+  FROM place JOIN pg_operator o ON o.oprnamespace = place.oid AND o.oid >= 16384
+  WHERE EXISTS (SELECT FROM pg_operator c WHERE c.oprname = o.oprname AND c.oprnamespace = 11)
+    AND NOT EXISTS (SELECT FROM pg_operator c WHERE c.oprname = o.oprname AND c.oprnamespace = 11
+                    AND (c.oprleft, c.oprright) = (o.oprleft, o.oprright))
+  UNION ALL
+  SELECT c.relname, format('%I.%I', place.nspname, c.relname), c.relowner, place.owner
+  FROM place JOIN pg_class c ON c.relnamespace = place.oid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+  WHERE EXISTS (SELECT FROM pg_class o JOIN place AS later ON later.oid = o.relnamespace
+                WHERE o.relname = c.relname AND later.number > place.number)
+     OR place.nspname = current_user
+)
+SELECT string_agg(found.what || ' of ' || r.rolname, ', ' ORDER BY found.what)
+FROM found JOIN pg_roles r ON r.oid = found.owner
+WHERE NOT r.rolsuper AND r.rolname <> current_user
+  AND r.oid IS DISTINCT FROM found.place_owner
+  AND r.oid <> (SELECT d.datdba FROM pg_database d WHERE d.datname = current_database())
+  AND (current_setting('is_superuser') = 'on' OR NOT (pg_has_role(r.oid, 'USAGE') OR pg_has_role(r.oid,
+        CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
+  AND (query IS NULL OR lower(found.name) IN (SELECT name FROM used))
+$impostors$;
 CREATE OR REPLACE FUNCTION pipestate.index_state(
   the_index text, the_table text, the_definition text, is_unique boolean, the_needs text[], the_types text[],
   OUT own regclass, OUT own_is_valid boolean, OUT own_is_other boolean, OUT spare_name text, OUT spare regclass,
@@ -1682,22 +1726,22 @@ END $$;
 CREATE OR REPLACE FUNCTION pipestate.fire_deferred(path text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  named text;
-  mode text;
+  statement text;
 BEGIN
-  FOR mode, named IN
-    SELECT m.mode, pg_catalog.string_agg(pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(c.conname)), ', ')
-      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.connamespace
+  FOR statement IN
+    SELECT concat_ws(' ', 'SET CONSTRAINTS', string_agg(format('%I.%I', n.nspname, c.conname), ', '), m.mode)
+      FROM pg_constraint c JOIN pg_namespace n ON n.oid = c.connamespace
      CROSS JOIN (VALUES (1, 'IMMEDIATE'), (2, 'DEFERRED')) AS m (place, mode)
-     WHERE c.contype OPERATOR(pg_catalog.=) 't' AND c.condeferrable
-       AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')  -- else this role cannot name it
-       AND (m.place OPERATOR(pg_catalog.=) 1 OR c.condeferred AND NOT EXISTS (  -- a namesake that waits for nothing is an error
-             SELECT FROM pg_catalog.pg_constraint o WHERE o.connamespace OPERATOR(pg_catalog.=) c.connamespace
-                AND o.conname OPERATOR(pg_catalog.=) c.conname AND NOT o.condeferrable))
+     WHERE c.contype = 't' AND c.condeferrable
+       AND has_schema_privilege(n.oid, 'USAGE')  -- else this role cannot name it
+       AND (m.place = 1 OR c.condeferred AND NOT EXISTS (  -- a namesake that waits for nothing is an error
+             SELECT FROM pg_constraint o WHERE o.connamespace = c.connamespace
+                AND o.conname = c.conname AND NOT o.condeferrable))
      GROUP BY m.place, m.mode ORDER BY m.place
   LOOP
-    PERFORM pg_catalog.set_config('search_path', path, true);
-    EXECUTE pg_catalog.concat_ws(' ', 'SET CONSTRAINTS', named, mode);
+    PERFORM set_config('search_path', path, true);
+    EXECUTE statement;
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   END LOOP;
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.listed_columns(columns text)
@@ -1733,27 +1777,27 @@ END $$;
 CREATE OR REPLACE FUNCTION pipestate.kept_in(type oid) RETURNS bigint[]
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE holder (held, relation) AS (
-    SELECT type, 0::pg_catalog.oid
+    SELECT type, 0::oid
     UNION
-    SELECT coalesce(c.reltype, d.objid), coalesce(c.oid, 0::pg_catalog.oid)
-      FROM holder h JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.refobjid = h.held
-      LEFT JOIN pg_catalog.pg_class c ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND c.oid = d.objid
-     WHERE c.oid IS NOT NULL OR d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass
+    SELECT coalesce(c.reltype, d.objid), coalesce(c.oid, 0::oid)
+      FROM holder h JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = h.held
+      LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+     WHERE c.oid IS NOT NULL OR d.classid = 'pg_type'::regclass
   )
-  SELECT pg_catalog.array_agg(h.relation::bigint) FROM holder h WHERE h.relation <> 0::pg_catalog.oid
+  SELECT array_agg(h.relation::bigint) FROM holder h WHERE h.relation <> 0::oid
 $$;
 CREATE OR REPLACE FUNCTION pipestate.written_tables() RETURNS TABLE (oid bigint, has_deleted boolean, root text)
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT c.oid::bigint, pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_catalog.current_setting('track_counts') = 'off',
-         (SELECT pg_catalog.format('%I.%I', s.nspname, r.relname) FROM pg_catalog.pg_class r
-            JOIN pg_catalog.pg_namespace s ON s.oid = r.relnamespace WHERE r.oid = coalesce(pg_catalog.pg_partition_root(c.oid), c.oid))
-    FROM (SELECT DISTINCT relation FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() AND locktype = 'relation'
+  SELECT c.oid::bigint, pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR current_setting('track_counts') = 'off',
+         (SELECT format('%I.%I', s.nspname, r.relname) FROM pg_class r
+            JOIN pg_namespace s ON s.oid = r.relnamespace WHERE r.oid = coalesce(pg_partition_root(c.oid), c.oid))
+    FROM (SELECT DISTINCT relation FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation'
              AND mode = 'RowExclusiveLock' AND relation >= 16384) l
-    JOIN pg_catalog.pg_class c ON c.oid = l.relation AND c.relkind = 'r' AND c.relpersistence <> 't'
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname NOT IN ('pipestate', 'pipestate_archive')
-   WHERE (pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_catalog.pg_stat_get_xact_tuples_inserted(c.oid) > 0
-          OR pg_catalog.current_setting('track_counts') = 'off')
-     AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_class c ON c.oid = l.relation AND c.relkind = 'r' AND c.relpersistence <> 't'
+    JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname NOT IN ('pipestate', 'pipestate_archive')
+   WHERE (pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_stat_get_xact_tuples_inserted(c.oid) > 0
+          OR current_setting('track_counts') = 'off')
+     AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
                     AND a.attname <> 'version_num')
 $$;
 CREATE OR REPLACE FUNCTION pipestate.emptied() RETURNS bigint[]
@@ -2001,11 +2045,11 @@ BEGIN
                ELSE format('pid %s (%s) holds it: %s', a.pid,
                            coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_catalog.pg_locks x JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = x.transactionid)
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
           ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation = ANY (the_tables);
     END;
     IF clock_timestamp() >= give_up_at THEN
@@ -2056,7 +2100,7 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 $$;
 CREATE OR REPLACE FUNCTION pipestate.element_type(type oid) RETURNS oid
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce((SELECT t.typelem FROM pg_catalog.pg_type t WHERE t.oid = type AND t.typcategory = 'A' AND t.typelem <> 0), type)
+  SELECT coalesce((SELECT t.typelem FROM pg_type t WHERE t.oid = type AND t.typcategory = 'A' AND t.typelem <> 0), type)
 $$;
 CREATE OR REPLACE FUNCTION pipestate.loses(old regtype, old_modifier integer, new regtype, new_modifier integer, by_hand boolean)
 RETURNS boolean LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
@@ -2093,41 +2137,6 @@ RETURNS boolean LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
       new = 'time'::regtype OR (new = 'interval'::regtype AND new_modifier NOT IN (-1, old_modifier))
     ELSE false END
   FROM kept
-$$;
-CREATE OR REPLACE FUNCTION pipestate.planted(path text) RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT pipestate.read_only($query$
-WITH place AS MATERIALIZED (
-  SELECT n.oid, n.nspname AS name, n.nspowner AS owner,
-         pg_catalog.array_position(pg_catalog.current_schemas(false), n.nspname) AS number
-  FROM pg_catalog.pg_namespace n
-  WHERE n.nspname = ANY (pg_catalog.current_schemas(false)) AND n.nspname <> 'pg_catalog'::name
-), found AS MATERIALIZED (
-  SELECT p.oid::pg_catalog.regprocedure::text AS name, p.proowner AS owner, place.owner AS place_owner
-  FROM place JOIN pg_catalog.pg_proc p ON p.pronamespace = place.oid AND p.oid >= 16384::oid
-  WHERE EXISTS (SELECT FROM pg_catalog.pg_proc c WHERE c.proname = p.proname AND c.pronamespace = 11::oid)
-  UNION ALL
-  SELECT 'operator '::text || o.oid::pg_catalog.regoperator::text, o.oprowner, place.owner
-  FROM place JOIN pg_catalog.pg_operator o ON o.oprnamespace = place.oid AND o.oid >= 16384::oid
-  WHERE EXISTS (SELECT FROM pg_catalog.pg_operator c WHERE c.oprname = o.oprname AND c.oprnamespace = 11::oid)
-  UNION ALL
-  SELECT pg_catalog.quote_ident(place.name::text) || '.'::text || pg_catalog.quote_ident(c.relname::text), c.relowner, place.owner
-  FROM place JOIN pg_catalog.pg_class c ON c.relnamespace = place.oid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-  WHERE EXISTS (SELECT FROM pg_catalog.pg_class o JOIN place AS later ON later.oid = o.relnamespace
-                WHERE o.relname = c.relname AND later.number > place.number)
-  UNION ALL
-  SELECT 'schema '::text || pg_catalog.quote_ident(place.name::text), place.owner, 0::oid
-  FROM place WHERE place.name = current_user
-), planted AS (
-  SELECT found.name FROM found JOIN pg_catalog.pg_roles r ON r.oid = found.owner
-  WHERE NOT r.rolsuper AND r.rolname <> current_user AND r.oid <> found.place_owner
-    AND r.oid <> (SELECT d.datdba FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
-    AND (pg_catalog.current_setting('is_superuser') = 'on' OR NOT (pg_catalog.pg_has_role(r.oid, 'USAGE'::text)
-         OR pg_catalog.pg_has_role(r.oid, CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000
-              THEN 'SET' ELSE 'MEMBER' END)))
-)
-SELECT pg_catalog.to_json(pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name)) FROM planted
-$query$, path, '') #>> '{}'
 $$;
 CREATE OR REPLACE PROCEDURE pipestate.record_revision(
   event text, revision text, title text, file_sha256 text, version_table text, actor text, reason text)
@@ -2383,7 +2392,7 @@ BEGIN
   END IF;
   RETURN NEW;
 EXCEPTION WHEN OTHERS THEN
-  PERFORM pg_catalog.nextval(%5$s::oid::regclass);
+  PERFORM nextval(%5$s::oid::regclass);
   RETURN NEW;
 END$f$, mark, format('num_nonnulls(%s) > 0', watched),
       CASE WHEN the_derived = '{}' THEN 'false' WHEN the_changed_at IS NULL THEN 'true' ELSE format('NEW.%I::timestamptz >= %L::timestamptz', the_changed_at,
@@ -2884,6 +2893,41 @@ EXCEPTION WHEN dependent_objects_still_exist THEN
     replace(detail, E'\n', '; ')));
 END
 $$;
+CREATE OR REPLACE FUNCTION pipestate.may_record() RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT bool_and(has_table_privilege(c.oid, 'SELECT') AND has_any_column_privilege(c.oid, 'INSERT'))
+    FROM pg_class c WHERE c.relnamespace = 'pipestate'::regnamespace AND c.relname IN ('run', 'result')
+$$;
+CREATE OR REPLACE FUNCTION pipestate.written_columns(ledger_table regclass) RETURNS text
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
+    FROM pg_attribute a LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+   WHERE a.attrelid = ledger_table AND a.attnum > 0 AND NOT a.attisdropped AND a.attidentity = ''
+     AND coalesce(pg_get_expr(d.adbin, d.adrelid), '') NOT IN ('clock_timestamp()', 'CURRENT_USER')
+$$;
+CREATE OR REPLACE PROCEDURE pipestate.grant_recording(
+  the_role name, the_tables text[] DEFAULT '{run,result,attestation,observation}')
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  relation regclass;
+BEGIN
+  EXECUTE format('GRANT USAGE ON SCHEMA pipestate TO %I', the_role);
+  EXECUTE format('GRANT SELECT ON ALL TABLES IN SCHEMA pipestate TO %I', the_role);
+  FOR relation IN SELECT c.oid FROM pg_class c WHERE c.relnamespace = 'pipestate'::regnamespace AND c.relkind = 'r'
+                   AND c.relname = ANY (the_tables) LOOP
+    EXECUTE format('GRANT INSERT (%s) ON %s TO %I', pipestate.written_columns(relation), relation, the_role);
+  END LOOP;
+END $$;
+CREATE OR REPLACE PROCEDURE pipestate.grant_migrating(the_role name)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  every_table text[] := ARRAY(SELECT c.relname::text FROM pg_class c WHERE c.relnamespace = 'pipestate'::regnamespace AND c.relkind = 'r');
+BEGIN
+  CALL pipestate.grant_recording(the_role, every_table);
+  EXECUTE format('GRANT INSERT, UPDATE, DELETE ON pipestate.object, pipestate.soft_drop TO %I', the_role);
+  EXECUTE format('GRANT USAGE ON SEQUENCE pipestate.soft_drop_id_seq TO %I', the_role);
+  EXECUTE format('GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO %I', the_role);
+END $$;
 CREATE OR REPLACE FUNCTION pipestate.is_of_this_transaction(writer xid) RETURNS boolean
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   -- A running transaction may be above the snapshot; a writer far above it is of the epoch before.
@@ -2913,8 +2957,6 @@ BEGIN
                 AND (pg_stat_get_xact_tuples_deleted(c.oid) > 0
                      OR (current_setting('track_counts') = 'off' AND pg_relation_size(c.oid) > 0)))));
 END $$;
-CREATE OR REPLACE FUNCTION pipestate.runtime() RETURNS integer
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT 1 $$;
 CREATE OR REPLACE FUNCTION pipestate.schema_definitions()
 RETURNS TABLE (schema text, kind text, name text, definition text, rights text, left_out boolean)
 LANGUAGE sql STABLE
@@ -2928,21 +2970,21 @@ SET extra_float_digits = 1
 SET bytea_output = hex
 AS $definitions$
 WITH place AS (
-  SELECT n.oid, n.nspname, n.nspowner, n.nspacl FROM pg_catalog.pg_namespace n
+  SELECT n.oid, n.nspname, n.nspowner, n.nspacl FROM pg_namespace n
   WHERE n.nspname NOT LIKE 'pg\_%' AND n.nspname NOT IN ('information_schema', 'pipestate', 'pipestate_guard')
     AND n.nspname NOT LIKE 'pipestate\_archive%'
 ), member AS MATERIALIZED (
-  SELECT d.classid, d.objid FROM pg_catalog.pg_depend d WHERE d.deptype = 'e' AND d.objid >= 16384
+  SELECT d.classid, d.objid FROM pg_depend d WHERE d.deptype = 'e' AND d.objid >= 16384
 ), relation AS (
   SELECT c.oid, c.relname, c.relkind, c.relpersistence, c.relrowsecurity, c.relforcerowsecurity, c.reloptions,
          c.relowner, c.relacl, c.relispartition, n.nspname
-  FROM pg_catalog.pg_class c JOIN place n ON n.oid = c.relnamespace
+  FROM pg_class c JOIN place n ON n.oid = c.relnamespace
   WHERE c.oid >= 16384 AND c.relpersistence <> 't' AND c.relkind IN ('r', 'p', 'v', 'm', 'S', 'f', 'i', 'I')
     AND c.relname !~ '^_pipestate_[0-9]+_'
-    AND NOT EXISTS (SELECT FROM member m WHERE m.objid = c.oid AND m.classid = 'pg_catalog.pg_class'::regclass)
+    AND NOT EXISTS (SELECT FROM member m WHERE m.objid = c.oid AND m.classid = 'pg_class'::regclass)
 ), comment AS (
-  SELECT d.objoid, d.objsubid, d.description FROM pg_catalog.pg_description d
-  WHERE d.classoid = 'pg_catalog.pg_class'::regclass AND d.objoid >= 16384
+  SELECT d.objoid, d.objsubid, d.description FROM pg_description d
+  WHERE d.classoid = 'pg_class'::regclass AND d.objoid >= 16384
 )
 SELECT object.schema, object.kind, object.name, coalesce(object.definition, '') AS definition, object.rights, object.left_out
 FROM (
@@ -2953,99 +2995,99 @@ FROM (
          concat_ws(', ', CASE WHEN r.relpersistence = 'u' THEN 'unlogged' END,
            CASE WHEN r.relrowsecurity THEN 'row level security' END,
            CASE WHEN r.relforcerowsecurity THEN 'force row level security' END, r.reloptions::text, c.description,
-           CASE WHEN r.relkind = 'p' THEN 'partition by ' || pg_catalog.pg_get_partkeydef(r.oid) END,
-           CASE WHEN r.relkind IN ('v', 'm') THEN pg_catalog.pg_get_viewdef(r.oid) END,
+           CASE WHEN r.relkind = 'p' THEN 'partition by ' || pg_get_partkeydef(r.oid) END,
+           CASE WHEN r.relkind IN ('v', 'm') THEN pg_get_viewdef(r.oid) END,
            (SELECT 'inherits ' || string_agg(i.inhparent::regclass::text, ', ' ORDER BY i.inhseqno)
-            FROM pg_catalog.pg_inherits i WHERE i.inhrelid = r.oid),
+            FROM pg_inherits i WHERE i.inhrelid = r.oid),
            (SELECT concat_ws(' ', format_type(s.seqtypid, NULL), s.seqstart, s.seqincrement, s.seqmin, s.seqmax,
-                             s.seqcache, s.seqcycle) FROM pg_catalog.pg_sequence s WHERE s.seqrelid = r.oid)
+                             s.seqcache, s.seqcycle) FROM pg_sequence s WHERE s.seqrelid = r.oid)
          ) AS definition,
-         concat_ws(', ', 'owner ' || pg_catalog.pg_get_userbyid(r.relowner), 'rights ' || r.relacl::text) AS rights,
+         concat_ws(', ', 'owner ' || pg_get_userbyid(r.relowner), 'rights ' || r.relacl::text) AS rights,
          r.relispartition AS left_out
   FROM relation r LEFT JOIN comment c ON c.objoid = r.oid AND c.objsubid = 0
   WHERE r.relkind IN ('r', 'p', 'v', 'm', 'S', 'f')
   UNION ALL
   SELECT r.nspname, 'column', r.relname || '.' || a.attname,
          concat_ws(', ', format_type(a.atttypid, a.atttypmod), CASE WHEN a.attnotnull THEN 'not null' END,
-           'default ' || pg_catalog.pg_get_expr(d.adbin, d.adrelid),
+           'default ' || pg_get_expr(d.adbin, d.adrelid),
            nullif('identity ' || a.attidentity::text, 'identity '),
            nullif('generated ' || a.attgenerated::text, 'generated '),
            'collation ' || nullif(a.attcollation, t.typcollation)::regcollation::text, c.description),
          'rights ' || a.attacl::text, r.relispartition
   FROM relation r
-  JOIN pg_catalog.pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
-  JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-  LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = r.oid AND d.adnum = a.attnum
+  JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped
+  JOIN pg_type t ON t.oid = a.atttypid
+  LEFT JOIN pg_attrdef d ON d.adrelid = r.oid AND d.adnum = a.attnum
   LEFT JOIN comment c ON c.objoid = r.oid AND c.objsubid = a.attnum
   WHERE r.relkind IN ('r', 'p', 'f') AND a.attrelid >= 16384 AND a.attname !~ '^_pipestate_[0-9]+_'
   UNION ALL
   SELECT r.nspname, 'index', r.relname,
-         pg_catalog.pg_get_indexdef(i.indexrelid) || CASE WHEN i.indisvalid THEN '' ELSE ' (invalid)' END,
+         pg_get_indexdef(i.indexrelid) || CASE WHEN i.indisvalid THEN '' ELSE ' (invalid)' END,
          NULL, r.relispartition OR t.relispartition
-  FROM relation r JOIN pg_catalog.pg_index i ON i.indexrelid = r.oid JOIN pg_catalog.pg_class t ON t.oid = i.indrelid
+  FROM relation r JOIN pg_index i ON i.indexrelid = r.oid JOIN pg_class t ON t.oid = i.indrelid
   UNION ALL
-  SELECT r.nspname, 'constraint', r.relname || '.' || c.conname, pg_catalog.pg_get_constraintdef(c.oid), NULL,
+  SELECT r.nspname, 'constraint', r.relname || '.' || c.conname, pg_get_constraintdef(c.oid), NULL,
          r.relispartition OR c.conparentid <> 0 OR c.contype = 'n'
-  FROM relation r JOIN pg_catalog.pg_constraint c ON c.conrelid = r.oid
+  FROM relation r JOIN pg_constraint c ON c.conrelid = r.oid
   WHERE c.conname !~ '^_pipestate_[0-9]+_'
   UNION ALL
   SELECT r.nspname, 'trigger', r.relname || '.' || t.tgname,
-         pg_catalog.pg_get_triggerdef(t.oid) || ' ' || t.tgenabled::text, NULL, r.relispartition
-  FROM relation r JOIN pg_catalog.pg_trigger t ON t.tgrelid = r.oid WHERE NOT t.tgisinternal
+         pg_get_triggerdef(t.oid) || ' ' || t.tgenabled::text, NULL, r.relispartition
+  FROM relation r JOIN pg_trigger t ON t.tgrelid = r.oid WHERE NOT t.tgisinternal
   UNION ALL
-  SELECT r.nspname, 'rule', r.relname || '.' || w.rulename, pg_catalog.pg_get_ruledef(w.oid) || ' ' || w.ev_enabled::text,
+  SELECT r.nspname, 'rule', r.relname || '.' || w.rulename, pg_get_ruledef(w.oid) || ' ' || w.ev_enabled::text,
          NULL, r.relispartition
-  FROM relation r JOIN pg_catalog.pg_rewrite w ON w.ev_class = r.oid WHERE w.rulename <> '_RETURN'
+  FROM relation r JOIN pg_rewrite w ON w.ev_class = r.oid WHERE w.rulename <> '_RETURN'
   UNION ALL
   SELECT r.nspname, 'policy', r.relname || '.' || p.polname,
          concat_ws(' ', CASE WHEN p.polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END,
            CASE p.polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE'
-             ELSE 'ALL' END, pg_catalog.pg_get_expr(p.polqual, p.polrelid),
-           pg_catalog.pg_get_expr(p.polwithcheck, p.polrelid),
-           array(SELECT CASE each WHEN 0 THEN 'public' ELSE pg_catalog.pg_get_userbyid(each)::text END
+             ELSE 'ALL' END, pg_get_expr(p.polqual, p.polrelid),
+           pg_get_expr(p.polwithcheck, p.polrelid),
+           array(SELECT CASE each WHEN 0 THEN 'public' ELSE pg_get_userbyid(each)::text END
                  FROM unnest(p.polroles) AS each ORDER BY 1)::text),
          NULL, r.relispartition
-  FROM relation r JOIN pg_catalog.pg_policy p ON p.polrelid = r.oid
+  FROM relation r JOIN pg_policy p ON p.polrelid = r.oid
   UNION ALL
-  SELECT n.nspname, 'statistics', s.stxname, pg_catalog.pg_get_statisticsobjdef(s.oid), NULL, t.relispartition
-  FROM pg_catalog.pg_statistic_ext s JOIN place n ON n.oid = s.stxnamespace
-  JOIN pg_catalog.pg_class t ON t.oid = s.stxrelid
+  SELECT n.nspname, 'statistics', s.stxname, pg_get_statisticsobjdef(s.oid), NULL, t.relispartition
+  FROM pg_statistic_ext s JOIN place n ON n.oid = s.stxnamespace
+  JOIN pg_class t ON t.oid = s.stxrelid
   UNION ALL
   SELECT n.nspname, CASE p.prokind WHEN 'p' THEN 'procedure' WHEN 'a' THEN 'aggregate' ELSE 'function' END,
          p.proname || '(' || oidvectortypes(p.proargtypes) || ')',
-         CASE WHEN p.prokind <> 'a' THEN pg_catalog.pg_get_functiondef(p.oid)
+         CASE WHEN p.prokind <> 'a' THEN pg_get_functiondef(p.oid)
               ELSE (SELECT concat_ws(' ', a.aggtransfn, a.aggfinalfn, format_type(a.aggtranstype, NULL), a.agginitval)
-                    FROM pg_catalog.pg_aggregate a WHERE a.aggfnoid = p.oid) END, NULL, false
-  FROM pg_catalog.pg_proc p JOIN place n ON n.oid = p.pronamespace
+                    FROM pg_aggregate a WHERE a.aggfnoid = p.oid) END, NULL, false
+  FROM pg_proc p JOIN place n ON n.oid = p.pronamespace
   WHERE p.oid >= 16384
-    AND NOT EXISTS (SELECT FROM member m WHERE m.objid = p.oid AND m.classid = 'pg_catalog.pg_proc'::regclass)
+    AND NOT EXISTS (SELECT FROM member m WHERE m.objid = p.oid AND m.classid = 'pg_proc'::regclass)
   UNION ALL
   SELECT n.nspname, 'type', t.typname,
          concat_ws(', ',
            (SELECT string_agg(quote_literal(e.enumlabel), ', ' ORDER BY e.enumsortorder)
-            FROM pg_catalog.pg_enum e WHERE e.enumtypid = t.oid),
+            FROM pg_enum e WHERE e.enumtypid = t.oid),
            (SELECT string_agg(a.attname || ' ' || format_type(a.atttypid, a.atttypmod), ', ' ORDER BY a.attnum)
-            FROM pg_catalog.pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped),
-           (SELECT 'range of ' || format_type(g.rngsubtype, NULL) FROM pg_catalog.pg_range g WHERE g.rngtypid = t.oid),
+            FROM pg_attribute a WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped),
+           (SELECT 'range of ' || format_type(g.rngsubtype, NULL) FROM pg_range g WHERE g.rngtypid = t.oid),
            CASE WHEN t.typtype = 'd' THEN format_type(t.typbasetype, t.typtypmod) END,
            CASE WHEN t.typtype = 'd' AND t.typnotnull THEN 'not null' END, 'default ' || t.typdefault,
-           (SELECT string_agg(c.conname || ' ' || pg_catalog.pg_get_constraintdef(c.oid), ', ' ORDER BY c.conname)
-            FROM pg_catalog.pg_constraint c WHERE c.contypid = t.oid AND c.contype = 'c')), NULL, false
-  FROM pg_catalog.pg_type t JOIN place n ON n.oid = t.typnamespace
+           (SELECT string_agg(c.conname || ' ' || pg_get_constraintdef(c.oid), ', ' ORDER BY c.conname)
+            FROM pg_constraint c WHERE c.contypid = t.oid AND c.contype = 'c')), NULL, false
+  FROM pg_type t JOIN place n ON n.oid = t.typnamespace
   WHERE t.oid >= 16384 AND (t.typtype IN ('e', 'd', 'r')
-      OR t.typtype = 'c' AND EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = t.typrelid AND c.relkind = 'c'))
-    AND NOT EXISTS (SELECT FROM member m WHERE m.objid = t.oid AND m.classid = 'pg_catalog.pg_type'::regclass)
+      OR t.typtype = 'c' AND EXISTS (SELECT FROM pg_class c WHERE c.oid = t.typrelid AND c.relkind = 'c'))
+    AND NOT EXISTS (SELECT FROM member m WHERE m.objid = t.oid AND m.classid = 'pg_type'::regclass)
   UNION ALL
   SELECT '', 'schema', n.nspname, '',
-         concat_ws(', ', 'owner ' || pg_catalog.pg_get_userbyid(n.nspowner), 'rights ' || n.nspacl::text), false
+         concat_ws(', ', 'owner ' || pg_get_userbyid(n.nspowner), 'rights ' || n.nspacl::text), false
   FROM place n
-  WHERE NOT EXISTS (SELECT FROM member m WHERE m.objid = n.oid AND m.classid = 'pg_catalog.pg_namespace'::regclass)
+  WHERE NOT EXISTS (SELECT FROM member m WHERE m.objid = n.oid AND m.classid = 'pg_namespace'::regclass)
   UNION ALL
-  SELECT '', 'extension', e.extname, e.extversion, NULL, false FROM pg_catalog.pg_extension e WHERE e.oid >= 16384
+  SELECT '', 'extension', e.extname, e.extversion, NULL, false FROM pg_extension e WHERE e.oid >= 16384
   UNION ALL
   SELECT '', 'event trigger', v.evtname, concat_ws(' ', v.evtevent, v.evtfoid::regproc, v.evtenabled::text, v.evttags::text),
          NULL, false
-  FROM pg_catalog.pg_event_trigger v WHERE v.evtname NOT IN ('pipestate_guard', 'pipestate_guard_start')
+  FROM pg_event_trigger v WHERE v.evtname NOT IN ('pipestate_guard', 'pipestate_guard_start')
 ) AS object
 $definitions$;
 CREATE OR REPLACE FUNCTION pipestate.schema_method() RETURNS text
@@ -3451,7 +3493,7 @@ DECLARE
   publications text := pipestate.publications_of(the_relation, the_numbers);
 BEGIN
   IF publications IS NOT NULL AND NOT has_backup THEN
-    PERFORM pipestate.refuse(format('%s is published by %s, and keep=False drops for good: the contract must insist on the '
+    PERFORM pipestate.refuse(format('%s is published by %s, and keep=False drops for good: must_pass of the contract must name the '
       'sign-off backup-taken', the_relation, publications));
   END IF;
 END
@@ -3976,20 +4018,20 @@ DECLARE
 BEGIN
   IF relation IS NULL THEN RETURN; END IF;
   IF NOT (kind = 'r' OR (kind = 'p' AND may_be_partitioned)) THEN
-    fault := pg_catalog.format('%s exists, but is %s: rename it, or point the chain at another database or search_path', the_table,
+    fault := pg_catalog.format('%s exists, but is %s: rename it, or point the migrations at another database or search_path', the_table,
       CASE WHEN may_be_partitioned THEN 'no table (a view)' ELSE 'not a plain table (a view, or partitioned)' END);
   END IF;
   SELECT pg_catalog.string_agg(c, ', ') INTO found_text FROM pg_catalog.unnest(the_columns) AS c
    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname::text = c AND NOT a.attisdropped);
   IF fault IS NULL AND found_text IS NOT NULL THEN
     fault := pg_catalog.format('%s exists, but without %s: it is another table of that name. Rename it, '
-      'or point the chain at another database or search_path', the_table, found_text);
+      'or point the migrations at another database or search_path', the_table, found_text);
   END IF;
   SELECT pg_catalog.string_agg(pg_catalog.format('of %s is %s', a.attname, pg_catalog.format_type(a.atttypid, NULL)), ', ' ORDER BY a.attnum)
     INTO found_text FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
    WHERE a.attrelid = relation AND a.attname::text = ANY (the_times) AND NOT a.attisdropped AND t.typcategory <> 'D';
   IF fault IS NULL AND found_text IS NOT NULL THEN  -- which zone a text means, nobody knows
-    fault := pg_catalog.format('%1$s exists, but the type %2$s, and the chain compares them with the clock: give them a time''s, as in '
+    fault := pg_catalog.format('%1$s exists, but the type %2$s, and the migrations compare them with the clock: give them a time''s, as in '
       'ALTER TABLE %1$s ALTER COLUMN %3$I TYPE timestamptz USING %3$I::timestamptz, then run the same again',
       the_table, found_text, the_times[1]);
   END IF;
@@ -4012,7 +4054,7 @@ BEGIN
       pg_catalog.array_to_string(the_unique, ', '));
   END IF;
   IF fault IS NULL AND pipestate.holds(pg_catalog.format('EXISTS (SELECT FROM %s WHERE %I IS NULL)', the_table, the_key)) THEN
-    fault := pg_catalog.format('%s has rows without a %s, by which the chain finds rows: give them one or delete them, then run the same again',
+    fault := pg_catalog.format('%s has rows without a %s, by which the migrations find rows: give them one or delete them, then run the same again',
       the_table, the_key);
   END IF;
   IF fault IS NOT NULL THEN
@@ -4053,10 +4095,46 @@ BEGIN
   RETURN (SELECT format('%s/%s/%s', server, oid, datname) FROM pg_database WHERE datname = current_database());
 END
 $$;
+CREATE OR REPLACE FUNCTION pipestate.version() RETURNS text
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.daab79e0d823' $$;
+CREATE OR REPLACE PROCEDURE pipestate.require_version(wanted text, with_tables boolean DEFAULT true)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  other_owner record;
+BEGIN
+  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
+    FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
+    FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+    UNION ALL
+    SELECT concat(n.nspname, '.', c.relname), c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+    UNION ALL
+    SELECT concat(n.nspname, '.', p.proname, '()'), p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+    WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
+    WHERE NOT ((o.owner = to_regrole(quote_ident(current_user))::oid
+      OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
+      OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
+        CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
+      OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), ''))))) LIMIT 1;
+  IF other_owner.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner.what, other_owner.owner, other_owner.me);
+  ELSIF with_tables AND to_regclass('pipestate.run') IS NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that '
+      'calls install_ledger()';
+  ELSIF pipestate.version() <> wanted THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger have version %s, and this script needs %s: '
+      'update them with pipestate ledger install, or write the script again', pipestate.version(), wanted);
+  ELSIF with_tables AND NOT pipestate.may_record() THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this role may not record in the ledger. As its owner: '
+      'CALL pipestate.grant_migrating(%L)', current_user);
+  END IF;
+  PERFORM set_config('pipestate.compared', 'yes', false);
+END $$;
   REVOKE ALL ON ALL ROUTINES IN SCHEMA pipestate FROM PUBLIC;
   -- Views call them: they read only catalogues, which everybody may read.
   GRANT EXECUTE ON FUNCTION pipestate.schema_definitions(), pipestate.schema_method(), pipestate.this_database() TO PUBLIC;
-  PERFORM pg_catalog.set_config('search_path', path_before, true);
+  PERFORM set_config('search_path', path_before, true);
 END $pipestate$;
 
 CALL pipestate.require_shape('sites', 'subdomain', ARRAY['subdomain']);
@@ -4130,30 +4208,30 @@ DECLARE
   other_owner record;
   todo text;
 BEGIN
-  PERFORM pg_catalog.set_config(''search_path'', ''pg_catalog'', true);
+  PERFORM pg_catalog.set_config(''search_path'', ''pg_catalog, pg_temp'', true);
   IF current_user = ''pipestate'' AND path_before LIKE ''%$user%'' THEN
     RAISE EXCEPTION USING ERRCODE = ''PSTAT'', MESSAGE =
       ''the role pipestate has "$user" on its search_path, so the schema pipestate would stand before public ''
       ''for it: connect as another role, or ALTER ROLE pipestate SET search_path = public'';
   END IF;
-  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
-    FROM (SELECT ''the schema ''::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN (''pipestate'', ''pipestate_archive'')
+  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
+    FROM (SELECT concat(''the schema '', n.nspname) AS what, n.nspowner AS owner
+    FROM pg_namespace n WHERE n.nspname IN (''pipestate'', ''pipestate_archive'')
     UNION ALL
-    SELECT n.nspname::text || ''.''::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    SELECT concat(n.nspname, ''.'', c.relname), c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = ''pipestate'' AND c.relkind IN (''r'', ''p'', ''v'', ''m'', ''f'')
     UNION ALL
-    SELECT n.nspname::text || ''.''::text || p.proname::text || ''()''::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    SELECT concat(n.nspname, ''.'', p.proname, ''()''), p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname IN (''pipestate'', ''pipestate_archive'')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR (NOT pg_catalog.current_setting(''is_superuser'') = ''on'' AND (pg_catalog.pg_has_role(o.owner, ''USAGE''::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting(''server_version_num'')::integer >= 160000 THEN ''SET'' ELSE ''MEMBER'' END)))
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oi', false);
+    WHERE NOT ((o.owner = to_regrole(quote_ident(current_user))::oid
+      OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
+      OR (NOT current_setting(''is_superuser'') = ''on'' AND (pg_has_role(o.owner, ''USAGE'') OR pg_has_role(o.owner,
+        CASE WHEN current_setting(''server_version_num'')::integer >= 160000 THEN ''SET'' ELSE ''MEMBER'' END)))
+      OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting(''pipestate.version_table'', true), '''')))) AND pg_has_role(o.owner, ''USAGE'')) LIMIT 1;
+  IF other_owner.what IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = ''PSTAT'', MESSAGE = format(
+      ''%s belongs to', false);
 
 CALL pg_temp.pipestate_record('upgrade', '0001', 'The legacy schema: created where absent, adopted where present.', '174ededaa3d747d7bb6d9bb2a0a58ef96950e801ae52e5accf56ae022c8c4c88', '"pipestate_alembic_version"', 'a person', NULL);
 
@@ -4162,29 +4240,29 @@ INSERT INTO pipestate_alembic_version (version_num) VALUES ('0001') RETURNING pi
 COMMIT;
 
 DO $record$
+DECLARE
+  path CONSTANT text := pg_catalog.current_setting('search_path');
 BEGIN
-  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
-    SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
-    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+  IF to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
+    SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+    FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
+    FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    SELECT concat(n.nspname, '.', c.relname), c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    SELECT concat(n.nspname, '.', p.proname, '()'), p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid))) LIMIT 1) THEN
+    WHERE NOT ((o.owner = to_regrole(quote_ident(current_user))::oid
+      OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
+      OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
+        CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
+      OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), ''))))) LIMIT 1) THEN
     CALL pipestate.record_schema('0001', 'a person');
   END IF;
+  PERFORM set_config('search_path', path, true);
 EXCEPTION WHEN OTHERS THEN
   RAISE WARNING 'the schema was not recorded, so `pipestate drift` compares with an older record: %', SQLERRM;
 END $record$;

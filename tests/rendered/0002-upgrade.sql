@@ -33,48 +33,48 @@ SELECT c.oid::bigint AS oid,
        c.relname::text AS name,
        c.relfilenode::bigint AS filenode,
        CASE WHEN c.reltuples > 0 THEN c.reltuples
-            ELSE coalesce(nullif(pg_catalog.pg_stat_get_live_tuples(c.oid), 0), -1) END::float8 AS rows,
+            ELSE coalesce(nullif(pg_stat_get_live_tuples(c.oid), 0), -1) END::float8 AS rows,
        CASE WHEN c.relkind <> 'r' THEN 0
             WHEN l.relation IS NOT NULL THEN -1
-            ELSE coalesce(pg_catalog.pg_relation_size(c.oid), 0) END AS bytes,
+            ELSE coalesce(pg_relation_size(c.oid), 0) END AS bytes,
        coalesce(i.inhparent, 0)::bigint AS parent,
        coalesce(e.refobjid, 0)::bigint AS extension,
        c.reltype::bigint AS rowtype,
        coalesce(a.columns, '') AS columns
-FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
-LEFT JOIN pg_catalog.pg_depend e
-  ON e.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND e.deptype = 'e'
-  AND e.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND e.objid = c.oid
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
+LEFT JOIN pg_depend e
+  ON e.refclassid = 'pg_extension'::regclass AND e.deptype = 'e'
+  AND e.classid = 'pg_class'::regclass AND e.objid = c.oid
 LEFT JOIN (
-  SELECT DISTINCT relation FROM pg_catalog.pg_locks
-  WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_catalog.pg_backend_pid()
-    AND database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+  SELECT DISTINCT relation FROM pg_locks
+  WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_backend_pid()
+    AND database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 ) l ON l.relation = c.oid
 CROSS JOIN LATERAL (
-  SELECT pg_catalog.string_agg(attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
-           || pg_catalog.translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
-  FROM pg_catalog.pg_attribute
+  SELECT string_agg(attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
+           || translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
+  FROM pg_attribute
   WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
 ) a
 WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
   AND (schemas IS NULL OR n.nspname::text = ANY (schemas) OR c.oid IN (
-    SELECT h.inhrelid FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
-    JOIN pg_catalog.pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
+    SELECT h.inhrelid FROM pg_inherits h JOIN pg_class p ON p.oid = h.inhparent
+    JOIN pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
 UNION ALL
 SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
-FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE t.typtype = 'd' AND n.nspname <> 'information_schema'
 UNION ALL
 SELECT x.oid::bigint, 'x', '', x.extname::text, 0, 0, 0, 0, 0, 0, ''
-FROM pg_catalog.pg_extension x
+FROM pg_extension x
 $$;
 
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_element_type(type oid) RETURNS oid
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce((SELECT t.typelem FROM pg_catalog.pg_type t WHERE t.oid = type AND t.typcategory = 'A' AND t.typelem <> 0), type)
+  SELECT coalesce((SELECT t.typelem FROM pg_type t WHERE t.oid = type AND t.typcategory = 'A' AND t.typelem <> 0), type)
 $$;
 
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_loses(old regtype, old_modifier integer, new regtype, new_modifier integer, by_hand boolean)
@@ -151,14 +151,14 @@ END $$;
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_kept_in(type oid) RETURNS bigint[]
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE holder (held, relation) AS (
-    SELECT type, 0::pg_catalog.oid
+    SELECT type, 0::oid
     UNION
-    SELECT coalesce(c.reltype, d.objid), coalesce(c.oid, 0::pg_catalog.oid)
-      FROM holder h JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.refobjid = h.held
-      LEFT JOIN pg_catalog.pg_class c ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND c.oid = d.objid
-     WHERE c.oid IS NOT NULL OR d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass
+    SELECT coalesce(c.reltype, d.objid), coalesce(c.oid, 0::oid)
+      FROM holder h JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = h.held
+      LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+     WHERE c.oid IS NOT NULL OR d.classid = 'pg_type'::regclass
   )
-  SELECT pg_catalog.array_agg(h.relation::bigint) FROM holder h WHERE h.relation <> 0::pg_catalog.oid
+  SELECT array_agg(h.relation::bigint) FROM holder h WHERE h.relation <> 0::oid
 $$;
 
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_count_rows(schema text, name text, condition text, most bigint) RETURNS bigint
@@ -173,16 +173,16 @@ END $$;
 
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_written_tables() RETURNS TABLE (oid bigint, has_deleted boolean, root text)
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT c.oid::bigint, pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_catalog.current_setting('track_counts') = 'off',
-         (SELECT pg_catalog.format('%I.%I', s.nspname, r.relname) FROM pg_catalog.pg_class r
-            JOIN pg_catalog.pg_namespace s ON s.oid = r.relnamespace WHERE r.oid = coalesce(pg_catalog.pg_partition_root(c.oid), c.oid))
-    FROM (SELECT DISTINCT relation FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() AND locktype = 'relation'
+  SELECT c.oid::bigint, pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR current_setting('track_counts') = 'off',
+         (SELECT format('%I.%I', s.nspname, r.relname) FROM pg_class r
+            JOIN pg_namespace s ON s.oid = r.relnamespace WHERE r.oid = coalesce(pg_partition_root(c.oid), c.oid))
+    FROM (SELECT DISTINCT relation FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation'
              AND mode = 'RowExclusiveLock' AND relation >= 16384) l
-    JOIN pg_catalog.pg_class c ON c.oid = l.relation AND c.relkind = 'r' AND c.relpersistence <> 't'
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname NOT IN ('pipestate', 'pipestate_archive')
-   WHERE (pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_catalog.pg_stat_get_xact_tuples_inserted(c.oid) > 0
-          OR pg_catalog.current_setting('track_counts') = 'off')
-     AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_class c ON c.oid = l.relation AND c.relkind = 'r' AND c.relpersistence <> 't'
+    JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname NOT IN ('pipestate', 'pipestate_archive')
+   WHERE (pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_stat_get_xact_tuples_inserted(c.oid) > 0
+          OR current_setting('track_counts') = 'off')
+     AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
                     AND a.attname <> 'version_num')
 $$;
 
@@ -222,22 +222,22 @@ END $$;
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_fire_deferred(path text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  named text;
-  mode text;
+  statement text;
 BEGIN
-  FOR mode, named IN
-    SELECT m.mode, pg_catalog.string_agg(pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(c.conname)), ', ')
-      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.connamespace
+  FOR statement IN
+    SELECT concat_ws(' ', 'SET CONSTRAINTS', string_agg(format('%I.%I', n.nspname, c.conname), ', '), m.mode)
+      FROM pg_constraint c JOIN pg_namespace n ON n.oid = c.connamespace
      CROSS JOIN (VALUES (1, 'IMMEDIATE'), (2, 'DEFERRED')) AS m (place, mode)
-     WHERE c.contype OPERATOR(pg_catalog.=) 't' AND c.condeferrable
-       AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')  -- else this role cannot name it
-       AND (m.place OPERATOR(pg_catalog.=) 1 OR c.condeferred AND NOT EXISTS (  -- a namesake that waits for nothing is an error
-             SELECT FROM pg_catalog.pg_constraint o WHERE o.connamespace OPERATOR(pg_catalog.=) c.connamespace
-                AND o.conname OPERATOR(pg_catalog.=) c.conname AND NOT o.condeferrable))
+     WHERE c.contype = 't' AND c.condeferrable
+       AND has_schema_privilege(n.oid, 'USAGE')  -- else this role cannot name it
+       AND (m.place = 1 OR c.condeferred AND NOT EXISTS (  -- a namesake that waits for nothing is an error
+             SELECT FROM pg_constraint o WHERE o.connamespace = c.connamespace
+                AND o.conname = c.conname AND NOT o.condeferrable))
      GROUP BY m.place, m.mode ORDER BY m.place
   LOOP
-    PERFORM pg_catalog.set_config('search_path', path, true);
-    EXECUTE pg_catalog.concat_ws(' ', 'SET CONSTRAINTS', named, mode);
+    PERFORM set_config('search_path', path, true);
+    EXECUTE statement;
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   END LOOP;
 END $$;
 
@@ -423,25 +423,21 @@ CREATE OR REPLACE PROCEDURE pg_temp.pipestate_record(
 LANGUAGE plpgsql AS $$
 BEGIN
   IF pg_catalog.to_regprocedure('pipestate.record_revision(text, text, text, text, text, text, text)') IS NOT NULL
-      AND pg_catalog.to_regclass('pipestate.run') IS NOT NULL AND NOT EXISTS (SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
-    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+      AND pg_catalog.to_regclass('pipestate.run') IS NOT NULL AND NOT EXISTS (SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+    FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
+    FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    SELECT concat(n.nspname, '.', c.relname), c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    SELECT concat(n.nspname, '.', p.proname, '()'), p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid))) LIMIT 1) THEN
+    WHERE NOT ((o.owner = to_regrole(quote_ident(current_user))::oid
+      OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
+      OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
+        CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
+      OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), ''))))) LIMIT 1) THEN
     CALL pipestate.record_revision(event, revision, title, file_sha256, version_table, actor, reason);
   ELSE
     PERFORM pg_catalog.set_config('pipestate.dropped', '', false);
@@ -478,33 +474,29 @@ DECLARE
   other_owner record;
   todo text;
 BEGIN
-  PERFORM pg_catalog.set_config('search_path', 'pg_catalog', true);
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   IF current_user = 'pipestate' AND path_before LIKE '%$user%' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE =
       'the role pipestate has "$user" on its search_path, so the schema pipestate would stand before public '
       'for it: connect as another role, or ALTER ROLE pipestate SET search_path = public';
   END IF;
-  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
-    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+  SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
+    FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
+    FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    SELECT concat(n.nspname, '.', c.relname), c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    SELECT concat(n.nspname, '.', p.proname, '()'), p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)) AND pg_catalog.pg_has_role(o.owner, 'USAGE'::text)) LIMIT 1;
+    WHERE NOT ((o.owner = to_regrole(quote_ident(current_user))::oid
+      OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
+      OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
+        CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
+      OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), '')))) AND pg_has_role(o.owner, 'USAGE')) LIMIT 1;
   IF other_owner.what IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner.what, other_owner.owner, other_owner.me);
   END IF;
   IF to_regnamespace('pipestate') IS NULL THEN
@@ -527,7 +519,7 @@ BEGIN
            ('name', $def$name TEXT$def$),
            ('revision', $def$revision TEXT$def$),
            ('created_at', $def$created_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.object'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.object'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.object ' || todo;
@@ -573,7 +565,7 @@ BEGIN
            ('dropped_at', $def$dropped_at TIMESTAMP WITH TIME ZONE DEFAULT clock_timestamp() NOT NULL$def$),
            ('restored_at', $def$restored_at TIMESTAMP WITH TIME ZONE$def$),
            ('purged_at', $def$purged_at TIMESTAMP WITH TIME ZONE$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.soft_drop'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.soft_drop'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.soft_drop ' || todo;
@@ -630,7 +622,7 @@ BEGIN
            ('dropped', $def$dropped JSONB$def$),
            ('phase_sha256', $def$phase_sha256 TEXT$def$),
            ('database', $def$database TEXT$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.run'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.run'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.run ' || todo;
@@ -663,7 +655,7 @@ BEGIN
            ('observed', $def$observed JSONB$def$),
            ('message', $def$message TEXT$def$),
            ('duration_ms', $def$duration_ms FLOAT$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.result'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.result'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.result ' || todo;
@@ -698,7 +690,7 @@ BEGIN
            ('revision', $def$revision TEXT$def$),
            ('text_sha256', $def$text_sha256 TEXT$def$),
            ('database', $def$database TEXT$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.attestation'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.attestation'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.attestation ' || todo;
@@ -726,7 +718,7 @@ BEGIN
            ('source', $def$source TEXT$def$),
            ('actor', $def$actor TEXT$def$),
            ('revision', $def$revision TEXT$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.observation'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.observation'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.observation ' || todo;
@@ -782,7 +774,7 @@ BEGIN
            ('paused_at', $def$paused_at TIMESTAMP WITH TIME ZONE$def$),
            ('paused_by', $def$paused_by TEXT$def$),
            ('batch_rows', $def$batch_rows INTEGER$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.backfill_progress'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.backfill_progress'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.backfill_progress ' || todo;
@@ -840,7 +832,7 @@ BEGIN
            ('unprepared', $def$unprepared INTEGER$def$),
            ('database', $def$database TEXT$def$),
            ('watch', $def$watch JSONB$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.rehearsal'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.rehearsal'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.rehearsal ' || todo;
@@ -875,7 +867,7 @@ BEGIN
            ('evictions', $def$evictions BIGINT$def$),
            ('standbys', $def$standbys INTEGER DEFAULT 0 NOT NULL$def$),
            ('calls', $def$calls JSONB$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.statement_calls'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.statement_calls'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.statement_calls ' || todo;
@@ -905,26 +897,12 @@ BEGIN
            ('xid', $def$xid TEXT$def$),
            ('catalogues', $def$catalogues JSONB$def$),
            ('objects', $def$objects JSONB$def$)) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = 'pipestate.schema_record'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = 'pipestate.schema_record'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.schema_record ' || todo;
   END IF;
-  IF (SELECT pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
-        pg_catalog.string_agg(o.facts, E'\n' ORDER BY o.facts COLLATE "C"), 'UTF8')), 'hex')
-      FROM (SELECT pg_catalog.concat_ws(' ', p.prokind, p.proname, pg_catalog.regexp_replace(
-            CASE pg_catalog.set_config('quote_all_identifiers', 'off', true) WHEN 'off' THEN pg_catalog.concat_ws(' RETURNS ',
-              pg_catalog.concat('(', pg_catalog.pg_get_function_arguments(p.oid), ')'), pg_catalog.pg_get_function_result(p.oid)) END,
-            '(^[(]|, )IN |( |::)(pg_catalog|pipestate)[.]', E'\\1\\2', 'g'),
-          (SELECT l.lanname FROM pg_catalog.pg_language l WHERE l.oid = p.prolang), p.provolatile, p.proisstrict, p.prosecdef,
-          p.proconfig::text, (SELECT pg_catalog.count(*) FROM pg_catalog.pg_depend d WHERE d.classid = '1255' AND d.objid = p.oid
-            AND d.refclassid NOT IN ('2615', '2612') AND NOT EXISTS (SELECT FROM pg_catalog.pg_type t WHERE d.refclassid = '1247'
-              AND t.oid = d.refobjid AND t.typname = 'soft_drop' AND t.typnamespace = p.pronamespace)),
-          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) AS facts
-        FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('pipestate')) AS o)
-      IS DISTINCT FROM 'ffbd7bc5393d6df9013a00261da749c93bd557f7e11188726cc713427e85f3e9' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
-  END IF;
+  CALL pipestate.require_version('1.daab79e0d823');
   CREATE OR REPLACE VIEW pipestate.observed AS
   SELECT o.name,
          o.value,
@@ -1209,7 +1187,7 @@ BEGIN
          a.backend_start AS connected_at
   FROM pg_catalog.pg_stat_activity a
   WHERE a.datname = current_database() AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid();
-  PERFORM pg_catalog.set_config('search_path', path_before, true);
+  PERFORM set_config('search_path', path_before, true);
 END $pipestate$;
 
 CALL pg_temp.pipestate_end_revision('0002', 'upgrade', 'refuse', NULL, '', false);
@@ -1221,29 +1199,29 @@ UPDATE pipestate_alembic_version SET version_num='0002' WHERE pipestate_alembic_
 COMMIT;
 
 DO $record$
+DECLARE
+  path CONSTANT text := pg_catalog.current_setting('search_path');
 BEGIN
-  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
-    SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
-    FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+  IF to_regclass('pipestate.schema_record') IS NOT NULL AND NOT EXISTS (
+    SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+    FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
+    FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    SELECT concat(n.nspname, '.', c.relname), c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    SELECT concat(n.nspname, '.', p.proname, '()'), p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname IN ('pipestate', 'pipestate_archive')) AS o
-    WHERE NOT ((o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid))) LIMIT 1) THEN
+    WHERE NOT ((o.owner = to_regrole(quote_ident(current_user))::oid
+      OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
+      OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
+        CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
+      OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), ''))))) LIMIT 1) THEN
     CALL pipestate.record_schema('0002', 'a person');
   END IF;
+  PERFORM set_config('search_path', path, true);
 EXCEPTION WHEN OTHERS THEN
   RAISE WARNING 'the schema was not recorded, so `pipestate drift` compares with an older record: %', SQLERRM;
 END $record$;

@@ -27,51 +27,29 @@ BEGIN;
 \set ON_ERROR_STOP on
 \set ON_ERROR_ROLLBACK off
 
--- The ledger belongs to trusted roles, and has the functions of this script: SELECT pg_get_functiondef(...) shows one
+-- The ledger has functions of this version, and belongs to a role that this one trusts
 DO $pipestate$
 DECLARE
-  ledger record;
+  path CONSTANT text := pg_catalog.current_setting('search_path');
+  other_owner name;
 BEGIN
-  SELECT pg_catalog.max(pg_catalog.concat(o.what, ' belongs to ', pg_catalog.pg_get_userbyid(o.owner))) FILTER (WHERE NOT (
-      o.owner = pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
-      OR (NOT pg_catalog.current_setting('is_superuser') = 'on' AND (pg_catalog.pg_has_role(o.owner, 'USAGE'::text) OR pg_catalog.pg_has_role(o.owner,
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))))) AS stranger,
-      pg_catalog.bool_or(o.what = 'pipestate.run'::text) AS is_there,
-      pg_catalog.bool_and(o.may_use) FILTER (WHERE n.nspname = 'pipestate') AS may_use,
-      pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
-        pg_catalog.string_agg(o.facts, E'\n' ORDER BY o.facts COLLATE "C"), 'UTF8')), 'hex') AS functions INTO ledger
-    FROM pg_catalog.pg_namespace n CROSS JOIN LATERAL (
-      SELECT n.nspowner, pg_catalog.concat('the schema ', n.nspname), NULL::text, pg_catalog.has_schema_privilege(n.oid, 'USAGE')
-      UNION ALL SELECT c.relowner, pg_catalog.concat(n.nspname, '.', c.relname), NULL, c.relname NOT IN ('run', 'result')
-          OR (pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT'))
-        FROM pg_catalog.pg_class c
-        WHERE c.relnamespace = n.oid AND n.nspname = 'pipestate' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-      UNION ALL SELECT p.proowner, pg_catalog.concat(n.nspname, '.', p.proname, '()'),
-        CASE WHEN n.nspname = 'pipestate' THEN pg_catalog.concat_ws(' ', p.prokind, p.proname, pg_catalog.regexp_replace(
-            CASE pg_catalog.set_config('quote_all_identifiers', 'off', true) WHEN 'off' THEN pg_catalog.concat_ws(' RETURNS ',
-              pg_catalog.concat('(', pg_catalog.pg_get_function_arguments(p.oid), ')'), pg_catalog.pg_get_function_result(p.oid)) END,
-            '(^[(]|, )IN |( |::)(pg_catalog|pipestate)[.]', E'\\1\\2', 'g'),
-          (SELECT l.lanname FROM pg_catalog.pg_language l WHERE l.oid = p.prolang), p.provolatile, p.proisstrict, p.prosecdef,
-          p.proconfig::text, (SELECT pg_catalog.count(*) FROM pg_catalog.pg_depend d WHERE d.classid = '1255' AND d.objid = p.oid
-            AND d.refclassid NOT IN ('2615', '2612') AND NOT EXISTS (SELECT FROM pg_catalog.pg_type t WHERE d.refclassid = '1247'
-              AND t.oid = d.refobjid AND t.typname = 'soft_drop' AND t.typnamespace = p.pronamespace)),
-          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex')) END,
-        pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
-        FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid) AS o (owner, what, facts, may_use)
-    WHERE n.nspname IN ('pipestate', 'pipestate_archive');
-  IF ledger.stranger IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', ledger.stranger, current_user);
-  ELSIF ledger.is_there IS NOT TRUE THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()';
-  ELSIF NOT ledger.may_use THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.replace('this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE ON ALL ROUTINES IN SCHEMA pipestate TO {role}', '{role}', pg_catalog.quote_ident(current_user::text));
-  ELSIF ledger.functions IS DISTINCT FROM 'ffbd7bc5393d6df9013a00261da749c93bd557f7e11188726cc713427e85f3e9' THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the functions of the ledger are not those that this script was written for (version 1): update them with pipestate ledger install, or write the script again';
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+  SELECT pg_get_userbyid(o.owner) INTO other_owner FROM (SELECT nspowner AS owner FROM pg_namespace WHERE nspname = 'pipestate') AS o
+   WHERE NOT (o.owner = to_regrole(quote_ident(current_user))::oid
+      OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
+      OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
+        CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))));
+  IF other_owner IS NOT NULL THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner, current_user);
   END IF;
-  PERFORM pg_catalog.set_config('pipestate.compared', 'yes', false);
+  CALL pipestate.require_version('1.daab79e0d823');
+  PERFORM set_config('search_path', path, true);
+EXCEPTION
+  WHEN undefined_function OR invalid_schema_name THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'this database has no ledger: run `pipestate ledger install`, or a revision that calls install_ledger()';
+  WHEN insufficient_privilege THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the role %1$s may not use the ledger, which gates and scripts need. As its owner: CALL pipestate.grant_migrating(%1$L)', current_user);
 END $pipestate$;
 
 DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
@@ -369,10 +347,14 @@ UPDATE pipestate_alembic_version SET version_num='0004' WHERE pipestate_alembic_
 COMMIT;
 
 DO $record$
+DECLARE
+  path CONSTANT text := pg_catalog.current_setting('search_path');
 BEGIN
-  IF pg_catalog.to_regclass('pipestate.schema_record') IS NOT NULL AND pg_catalog.current_setting('pipestate.compared', true) = 'yes' THEN
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+  IF to_regclass('pipestate.schema_record') IS NOT NULL AND pg_catalog.current_setting('pipestate.compared', true) = 'yes' THEN
     CALL pipestate.record_schema('0004', 'a person');
   END IF;
+  PERFORM set_config('search_path', path, true);
 EXCEPTION WHEN OTHERS THEN
   RAISE WARNING 'the schema was not recorded, so `pipestate drift` compares with an older record: %', SQLERRM;
 END $record$;

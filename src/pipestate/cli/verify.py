@@ -122,9 +122,7 @@ def gate(
     most = parse_evidence(evidence)
     with errors_for_machines(to, chosen):
         books = load_runbooks(to.project, phase)
-        evaluate = partial(
-            check, to, books, [phase], timeout=timeout, jobs=jobs, trusting=False, command="gate", most=most
-        )
+        evaluate = partial(check, to, books, [phase], timeout=timeout, jobs=jobs, command="gate", most=most)
         report = evaluate() if wait is None else evaluate_until_open(evaluate, phase, wait)
     show(report, chosen, None, to.calls, verbose=verbose, most=most)
     raise typer.Exit(report.exit_code)
@@ -177,14 +175,10 @@ def check(
     *,
     timeout: float,
     jobs: int,
-    trusting: bool = True,
     command: str = "verify --phase",
     most: int | None = None,
 ) -> "Report":
-    """Run the checks of these runbooks, or of the named phases; refuse a runbook with a wrong `opens`.
-
-    Without `trusting`, refuse a database in which another role could forge answers, as a migration does.
-    """
+    """Run the checks of these runbooks, or of the named phases; refuse a runbook with a wrong `opens`."""
     from pipestate.database import connections as db
     from pipestate.ledger.contracts import without_ended_backfills
     from pipestate.ledger.drift import edited_files
@@ -192,14 +186,11 @@ def check(
     from pipestate.status.obstacles import with_obstacles
     from pipestate.verify.checks import find_phases
     from pipestate.verify.run import EVIDENCE_ROWS, verify_on
-    from pipestate.verify.session_safety import refuse_impostors
 
     found = find_phases(books, names, lambda phase: to.calls.pipestate(f"{command} {phase}"))
     selected = dict.fromkeys(book for book, _ in found)
     phases = find_phases(resolve_opens(to.migrations, selected, to.project.named), names)
     with stopwatch(CHECKING_AFTER_S) as tell, db.reader(to.url) as connection:
-        if not trusting:
-            refuse_impostors(connection)
         position = to.locate(connection)
         edited = edited_files(connection, position)
         report = verify_on(

@@ -5,7 +5,7 @@
 """
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -74,6 +74,9 @@ class Engine(Protocol):
     IS_FILE: bool
 
     def create_engine(self, url: sa.URL, *, readonly: bool) -> sa.Engine: ...
+    def own_path(
+        self, connection: Connection, ask: Callable[[sa.Connection, str], Any] = ...
+    ) -> AbstractContextManager[None]: ...
     def begin_reading(
         self, connection: sa.Connection, *, snapshot: str | None, path: Sequence[str]
     ) -> sa.Connection: ...
@@ -200,6 +203,14 @@ def reachable(url: URL) -> Iterator[None]:
     except PendingRollbackError as error:  # a lost connection was used again
         first = cause_of(error)
         raise Unreachable(_cannot_reach(url, first) if first else f"{error} ({shown(url)})") from error
+
+
+def run_own(connection: Connection, sql: str, **parameters: object) -> Sequence[Any]:
+    """Run a query of ours on catalogues or the ledger, where no object of the project can answer it."""
+    with engine_of(connection).own_path(connection):
+        if parameters:
+            return connection.execute(sa.text(sql), parameters).all()
+        return run_as_written(connection, sql).all()
 
 
 def send(connection: Connection, *statements: str) -> None:

@@ -49,6 +49,30 @@ def cause_of(error: PendingRollbackError) -> DBAPIError | None:
     return before
 
 
+def query_driver(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
+    """Run a statement on a cursor of the driver; return the rows, if it has any."""
+    cursor: Any = connection.connection.cursor()
+    try:
+        cursor.execute(statement)
+        return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+    finally:
+        cursor.close()
+
+
+def is_autocommit(connection: Connection) -> bool:
+    """Say whether the driver begins no transaction by itself."""
+    return getattr(connection.connection.dbapi_connection, "autocommit", False) is True
+
+
+def commits_by_itself(connection: Connection) -> bool:
+    """Say whether PostgreSQL would commit the next statement immediately: no transaction is open or begun."""
+    if not is_autocommit(connection):
+        return False
+    own: Any = connection.connection.driver_connection
+    inside = own.info.transaction_status if hasattr(own, "info") else own.is_in_transaction()
+    return not inside
+
+
 def run_as_written(connection: Connection, sql: str) -> "CursorResult[*tuple[Any, ...]]":
     """Run SQL without parameters: a `%` or a colon in it is only a character."""
     return connection.exec_driver_sql(sql, execution_options={"no_parameters": True})

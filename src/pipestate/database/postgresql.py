@@ -1,13 +1,13 @@
 """PostgreSQL: start of connections, and session settings for checks everywhere, also in scripts."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
 from typing import Any
 
 import sqlalchemy as sa
 
-from pipestate.database.drivers import run_as_written
+from pipestate.database.drivers import commits_by_itself, run_as_written
 from pipestate.database.interrupt import listen
 
 # Session settings of a check, independent of role, database, psqlrc and env.py.
@@ -52,6 +52,12 @@ SETTINGS = (
     "SET LOCAL row_security = off",
 )
 SEARCH = sa.text("SELECT pg_catalog.set_config('search_path', :path, true)")
+# The path of our own queries: no object of a project can answer them.
+OWN_PATH = "pg_catalog, pg_temp"
+_TO_OWN_PATH = (
+    "SELECT pg_catalog.current_setting('search_path'), "
+    f"pg_catalog.set_config('search_path', '{OWN_PATH}', true)"
+)
 
 
 def session_settings() -> list[str]:
@@ -109,6 +115,35 @@ def read_only_session(connection: sa.Connection) -> Iterator[None]:
         if not connection.invalidated:
             connection.exec_driver_sql("ROLLBACK TO SAVEPOINT pipestate_session")
             connection.exec_driver_sql("RELEASE SAVEPOINT pipestate_session")
+
+
+@contextmanager
+def own_path(
+    connection: sa.Connection, ask: Callable[[sa.Connection, str], Any] = run_as_written
+) -> Iterator[None]:
+    """Run our own queries with the catalogue alone on the search path; then set the caller's path again.
+
+    The setting ends with the transaction; without one the queries get their own, also behind a pooler. `ask` runs a
+    statement; the guard's does it below SQLAlchemy.
+    """
+    alone = commits_by_itself(connection)
+    if alone:
+        ask(connection, "BEGIN")
+    ((before, _),) = ask(connection, _TO_OWN_PATH)
+    failed = False
+    try:
+        yield
+    except BaseException:
+        failed = True  # in a failed transaction the rollback restores the path
+        raise
+    finally:
+        if not connection.closed and not connection.invalidated:
+            with suppress(Exception) if failed else nullcontext():
+                if alone:
+                    ask(connection, "ROLLBACK" if failed else "COMMIT")
+                else:
+                    quoted = str(before).replace("'", "''")
+                    ask(connection, f"SELECT pg_catalog.set_config('search_path', '{quoted}', true)")
 
 
 def server_version(connection: sa.Connection) -> str:

@@ -1,7 +1,7 @@
 """SQLite: start of connections, and permitted actions of a read."""
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from pipestate.core.errors import ConfigError, Unreachable
-from pipestate.database.drivers import on_sqlite
+from pipestate.database.drivers import on_sqlite, run_as_written
 
 IS_FILE = True
 
@@ -69,6 +69,15 @@ def read_only_session(connection: sa.Connection) -> Iterator[None]:
         yield
     finally:
         on_sqlite(connection, _allow_writes)
+
+
+@contextmanager
+def own_path(
+    connection: sa.Connection, ask: Callable[[sa.Connection, str], Any] = run_as_written
+) -> Iterator[None]:
+    """Change nothing: SQLite has no search path."""
+    del connection, ask
+    yield
 
 
 def server_version(connection: sa.Connection) -> str:

@@ -1,7 +1,7 @@
 """PostgreSQL functions and procedures that the ledger installs: `migration/server/*.sql`.
 
-A client compares the version and the definition of each before it calls them. A script makes the same
-comparison, so an old script refuses functions that have changed since.
+`ledger install`, `status` and the first connection of a run compare the definition of each. Each revision and each
+script compares the version, which contains the digest of their text.
 """
 
 import re
@@ -12,8 +12,12 @@ from importlib.resources import files
 
 from sqlalchemy import Connection
 
-from pipestate.core.errors import OWN_SQLSTATE, ConfigError
+from pipestate.core.errors import ConfigError
+from pipestate.database.connections import run_own
+from pipestate.database.queries import filled
 from pipestate.ledger.tables import SCHEMA, query
+from pipestate.plan.compile import ERRORS, text
+from pipestate.verify.session_safety import MESSAGE, USES_IMPOSTORS, foreign_owner_query, impostors_query
 
 _SETTING = re.compile(r"\bSET (\w+) = ([\w, ]*\w)")
 _ROUTINE = re.compile(
@@ -22,20 +26,17 @@ _ROUTINE = re.compile(
     re.DOTALL,
 )
 _DEFAULT = re.compile(r"([\w\[\]]+) DEFAULT ([\w(]*)('[^']*'|NULL)")
-# A routine's facts, and the digest of all: SQL expressions over `pg_proc p`, and over rows `o` with such facts.
-# Without the two schemas a signature reads the same on every search_path. It names nothing of another schema, since
+# A routine's facts: an SQL expression over `pg_proc p`. Without the two schemas a signature reads the same on every search_path. It names nothing of another schema, since
 # the dependencies on anything but schema (2615), language (2612) and the type pipestate.soft_drop are counted.
-FACTS = rf"""pg_catalog.concat_ws(' ', p.prokind, p.proname, pg_catalog.regexp_replace(
-            CASE pg_catalog.set_config('quote_all_identifiers', 'off', true) WHEN 'off' THEN pg_catalog.concat_ws(' RETURNS ',
-              pg_catalog.concat('(', pg_catalog.pg_get_function_arguments(p.oid), ')'), pg_catalog.pg_get_function_result(p.oid)) END,
+FACTS = rf"""concat_ws(' ', p.prokind, p.proname, regexp_replace(
+            CASE set_config('quote_all_identifiers', 'off', true) WHEN 'off' THEN concat_ws(' RETURNS ',
+              concat('(', pg_get_function_arguments(p.oid), ')'), pg_get_function_result(p.oid)) END,
             '(^[(]|, )IN |( |::)(pg_catalog|{SCHEMA})[.]', E'\\1\\2', 'g'),
-          (SELECT l.lanname FROM pg_catalog.pg_language l WHERE l.oid = p.prolang), p.provolatile, p.proisstrict, p.prosecdef,
-          p.proconfig::text, (SELECT pg_catalog.count(*) FROM pg_catalog.pg_depend d WHERE d.classid = '1255' AND d.objid = p.oid
-            AND d.refclassid NOT IN ('2615', '2612') AND NOT EXISTS (SELECT FROM pg_catalog.pg_type t WHERE d.refclassid = '1247'
+          (SELECT l.lanname FROM pg_language l WHERE l.oid = p.prolang), p.provolatile, p.proisstrict, p.prosecdef,
+          p.proconfig::text, (SELECT count(*) FROM pg_depend d WHERE d.classid = '1255' AND d.objid = p.oid
+            AND d.refclassid NOT IN ('2615', '2612') AND NOT EXISTS (SELECT FROM pg_type t WHERE d.refclassid = '1247'
               AND t.oid = d.refobjid AND t.typname = 'soft_drop' AND t.typnamespace = p.pronamespace)),
-          pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(p.prosrc, 'UTF8')), 'hex'))"""
-DIGEST = """pg_catalog.encode(pg_catalog.sha256(pg_catalog.convert_to(
-        pg_catalog.string_agg(o.facts, E'\\n' ORDER BY o.facts COLLATE "C"), 'UTF8')), 'hex')"""
+          encode(sha256(convert_to(p.prosrc, 'UTF8')), 'hex'))"""
 UPDATE = "to update them: pipestate ledger install"
 
 
@@ -53,13 +54,24 @@ class Routine:
 def routines() -> tuple[Routine, ...]:
     """Read every routine, in file order."""
     folder = files("pipestate") / "migration" / "server"
-    found = []
-    for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if file.name.endswith(".sql"):
-            text = file.read_text(encoding="utf-8")
-            for match in _ROUTINE.finditer(text):
-                found.append(Routine(match["name"], match[0], _facts(match), file.name))
-    return tuple(found)
+    texts = {
+        file.name: filled(
+            file.read_text(encoding="utf-8"),
+            foreign_owner=foreign_owner_query().replace("AS me", "AS me INTO other_owner", 1),
+            foreign_message=MESSAGE,
+            impostors=impostors_query("schemas", "query"),
+            uses_impostors=USES_IMPOSTORS.format(found="%s"),
+            errors=",\n".join(f"    ({text(said)}, {text(sentence)})" for said, sentence in ERRORS),
+        )
+        for file in sorted(folder.iterdir(), key=lambda entry: entry.name)
+        if file.name.endswith(".sql")
+    }
+    digest = sha256("".join(texts.values()).encode()).hexdigest()[:12]
+    return tuple(
+        Routine(match["name"], match[0], _facts(match), name)
+        for name, text in texts.items()
+        for match in _ROUTINE.finditer(filled(text, digest=digest))
+    )
 
 
 def _facts(routine: re.Match[str]) -> str:
@@ -91,10 +103,19 @@ def body_of(name: str) -> str:
 
 
 @cache
-def version() -> int:
-    """Read the version of the routines that this pipestate ships."""
-    (found,) = (routine for routine in routines() if routine.name == "runtime")
-    return int(re.findall(r"SELECT (\d+)", found.statement)[0])
+def version() -> str:
+    """Read the version of the routines that this pipestate ships: a number, and the digest of their text."""
+    (found,) = re.findall(r"SELECT '([\d.\w]+)'", body_of("version"))
+    return str(found)
+
+
+def _number(version: str) -> int:
+    """Read the number of a version, which says which of two is newer.
+
+    >>> _number("2.a5f3")
+    2
+    """
+    return int(version.partition(".")[0])
 
 
 @cache
@@ -106,7 +127,9 @@ def digest() -> str:
 def install_block() -> str:
     """Render PL/pgSQL that refuses newer functions, then creates or replaces all pipestate functions."""
     creates = "\n".join(routine.statement for routine in routines())
-    return query("install_functions", version=version(), names=_names(), creates=creates)
+    return query(
+        "install_functions", version=version(), number=_number(version()), names=_names(), creates=creates
+    )
 
 
 def remove_block() -> str:
@@ -118,46 +141,36 @@ def _names() -> str:
     return ", ".join(f"'{name}'" for name in sorted({routine.name for routine in routines()}))
 
 
-def fault_of(connection: Connection) -> str | None:
-    """Describe the fault of the installed functions and the command that repairs it; None if they are intact."""
-    found = connection.exec_driver_sql(
-        query("installed_functions", facts=FACTS), execution_options={"no_parameters": True}
-    ).first()
-    installed, listed = (None, None) if found is None else tuple(found)
+def fault_of(connection: Connection, *, has_compared: bool = False) -> str | None:
+    """Describe the fault of the installed functions and the command that repairs it; None if they are intact.
+
+    With `has_compared`, this run has compared their definitions already: the version is enough.
+    """
+    facts = "NULL" if has_compared else FACTS
+    found = run_own(connection, query("installed_functions", facts=facts))
+    installed, listed = found[0] if found else (None, None)
     if installed is None:
         return f"the ledger of this database has no functions yet; {UPDATE}"
-    if installed > version():
+    if _number(installed) > _number(version()):
         return (
             f"the functions of the ledger are newer (version {installed}) than this pipestate (version {version()}): "
             "use the pipestate that installed them"
         )
-    if installed < version():
+    if _number(installed) < _number(version()):
         return f"the functions of the ledger are older (version {installed}) than this pipestate (version {version()}); {UPDATE}"
-    if "\n".join(sorted(str(listed).split("\n"))) != digest():
+    if installed != version() or (
+        not has_compared and "\n".join(sorted(str(listed).split("\n"))) != digest()
+    ):
         return f"functions of the ledger were altered; {UPDATE}"
     return None
 
 
-def require_functions(connection: Connection) -> None:
+def require_functions(connection: Connection, *, has_compared: bool = False) -> None:
     """Refuse to call missing, older, newer or altered functions."""
-    if fault := fault_of(connection):
+    if fault := fault_of(connection, has_compared=has_compared):
         raise ConfigError(fault)
 
 
-def assertion() -> str:
-    """Render PL/pgSQL for a script; it refuses functions that differ from this version."""
-    return f"""  IF (SELECT {DIGEST}
-      FROM (SELECT {FACTS} AS facts
-        FROM pg_catalog.pg_proc p WHERE p.pronamespace = pg_catalog.to_regnamespace('{SCHEMA}')) AS o)
-      {other_functions()};
-  END IF;"""
-
-
-def other_functions() -> str:
-    """Render the end of a condition on `DIGEST`, and the refusal of functions that differ from this version."""
-    message = (
-        f"'the functions of the ledger are not those that this script was written for (version {version()}): "
-        "update them with pipestate ledger install, or write the script again'"
-    )
-    wanted = sha256(digest().encode()).hexdigest()
-    return f"IS DISTINCT FROM '{wanted}' THEN\n    RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = {message}"
+def require_version(*, with_tables: bool = True) -> str:
+    """Render the call of a script that refuses functions of another version, and a ledger that this role may not use."""
+    return f"CALL pipestate.require_version('{version()}'{'' if with_tables else ', with_tables => false'});"

@@ -90,7 +90,7 @@ def block(*, only: Sequence[str] | None = None, functions: str | None = None) ->
     `only` names tables, and excludes the views.
     """
     parts = [
-        "  PERFORM pg_catalog.set_config('search_path', 'pg_catalog', true);",
+        "  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);",
         REFUSE_NAMESAKE,
         refuse_foreign_owner(to_change=True),
         *(
@@ -107,7 +107,7 @@ def block(*, only: Sequence[str] | None = None, functions: str | None = None) ->
             parts.append(f"  IF to_regclass('{SCHEMA}.{index.name}') IS NULL THEN\n    {made};\n  END IF;")
     parts.append(functions or install_block())
     parts += [_indented(view, 2) for view in view_statements("postgresql")] if only is None else []
-    parts.append("  PERFORM pg_catalog.set_config('search_path', path_before, true);")
+    parts.append("  PERFORM set_config('search_path', path_before, true);")
     return "\n".join(parts)
 
 
@@ -117,7 +117,7 @@ def _add_missing(table: Table) -> str:
     )
     return f"""  SELECT string_agg('ADD COLUMN ' || wanted.definition, ', ') INTO todo
     FROM (VALUES {wanted}) AS wanted (name, definition)
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = '{table}'::regclass
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = '{table}'::regclass
                      AND a.attname = wanted.name AND NOT a.attisdropped);
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE {table} ' || todo;

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from pipestate.database.drivers import run_as_written
+from pipestate.database.connections import run_own
 from pipestate.ledger.state import has_ledger, require_trusted
 from pipestate.ledger.tables import query
 
@@ -65,4 +65,4 @@ def last_observations(connection: Connection) -> tuple[LastObservation, ...]:
 
 
 def _rows(connection: Connection, name: str) -> list[Any]:
-    return list(run_as_written(connection, query(name, connection.dialect.name)).mappings())
+    return [row._mapping for row in run_own(connection, query(name, connection.dialect.name))]

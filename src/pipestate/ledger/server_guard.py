@@ -13,11 +13,11 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import OWN_SQLSTATE, ConfigError, Unreachable
-from pipestate.database.connections import engine_of
+from pipestate.database.connections import engine_of, run_own
 from pipestate.database.drivers import message, run_as_written, sqlstate
 from pipestate.ledger.state import require_ledger
 from pipestate.ledger.tables import query
@@ -61,13 +61,16 @@ def install_server_guard(
     """Create or update the functions and event triggers; the exemptions replace earlier ones."""
     _require_server(connection)
     require_ledger(connection)
-    owner = connection.execute(text(query("server_guard_owner"))).first()
-    if owner is not None and not owner.is_trusted:
-        raise ConfigError(f"the schema {SCHEMA} belongs to {owner.owner}: drop it, then run the same again")
+    for owner in run_own(connection, query("server_guard_owner")):
+        if not owner.is_trusted:
+            raise ConfigError(
+                f"the schema {SCHEMA} belongs to {owner.owner}: drop it, then run the same again"
+            )
+    ((ledger_owner,),) = run_own(connection, query("ledger_owner"))
     settings = {
         "roles": list(dict.fromkeys(roles)),
         "schemas": list(dict.fromkeys(schemas)),
-        "ledger": connection.execute(text(query("ledger_owner"))).scalar_one(),
+        "ledger": ledger_owner,
     }
     comment = json.dumps(settings).replace("'", "''")
     statements = [f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}", f"REVOKE ALL ON SCHEMA {SCHEMA} FROM PUBLIC"]
@@ -86,7 +89,13 @@ def remove_server_guard(connection: Connection) -> bool:
     """Drop the guard; return False if there is none."""
     _require_server(connection)
     is_there = read_server_guard(connection) is not None
-    _run(connection, [f"DO $guard$\nBEGIN\n{query('remove_server_guard')}\nEND\n$guard$"])
+    _run(
+        connection,
+        [
+            "SET LOCAL search_path = pg_catalog, pg_temp",
+            f"DO $guard$\nBEGIN\n{query('remove_server_guard')}\nEND\n$guard$",
+        ],
+    )
     return is_there
 
 
@@ -94,9 +103,10 @@ def read_server_guard(connection: Connection) -> ServerGuard | None:
     """Read the guard and compare it with this version; None without one, or on SQLite."""
     if engine_of(connection).IS_FILE:
         return None
-    found = {row.name: row for row in connection.execute(text(query("server_guard_functions")))}
-    named = text(query("server_guard_triggers")).bindparams(names=list(TRIGGERS))
-    triggers = {row.name: row for row in connection.execute(named)}
+    found = {row.name: row for row in run_own(connection, query("server_guard_functions"))}
+    triggers = {
+        row.name: row for row in run_own(connection, query("server_guard_triggers"), names=list(TRIGGERS))
+    }
     if not found and not triggers:
         return None
     settings = {}

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, inspect, text
 from sqlalchemy.types import DateTime
 
 from pipestate.core.text import listed, many, plain, size
-from pipestate.database.connections import choose, engine_of
+from pipestate.database.connections import choose, engine_of, run_own
 from pipestate.database.drivers import run_as_written
 from pipestate.ledger.state import has_ledger, is_readable
 from pipestate.ledger.tables import in_utc, query
@@ -65,7 +65,7 @@ def readable_soft_drops(connection: Connection) -> list[SoftDropped]:
     if not engine_of(connection).IS_FILE:
         if not is_readable(connection):
             return []
-        if not connection.exec_driver_sql(query("may_read_soft_drops")).scalar():
+        if not all(may for (may,) in run_own(connection, query("may_read_soft_drops"))):
             return []
     return find_soft_drops(connection)
 

@@ -14,8 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, null, select, upd
 
 from pipestate.core.errors import OWN_SQLSTATE, ConfigError
 from pipestate.core.text import many, plain
-from pipestate.database.connections import choose, engine_of
-from pipestate.database.drivers import run_as_written
+from pipestate.database.connections import choose, engine_of, run_own
 from pipestate.ledger.tables import SCHEMA, VIEWS, ledger_on, qualified, query
 from pipestate.project.graph import FOUND
 from pipestate.verify.read import HOW_TO_INSTALL, NO_LEDGER
@@ -37,7 +36,7 @@ class LedgerState:
 def read_ledger_state(connection: Connection) -> LedgerState:
     """Compare this database's ledger with the definition; reads only the catalogue."""
     dialect = connection.dialect.name
-    rows = run_as_written(connection, query("ledger_columns", dialect))
+    rows = run_own(connection, query("ledger_columns", dialect))
     found = {str(relation): set(str(columns).split(",")) for relation, columns in rows}
     ledger = ledger_on(dialect)
     if ledger.run.name not in found:
@@ -149,7 +148,7 @@ def refuse_foreign_owner(*, to_change: bool = False) -> str:
     """
     return f"""  {foreign_owner_query(to_change=to_change).replace("AS me", "AS me INTO other_owner", 1)};
   IF other_owner.what IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = pg_catalog.format(
+    RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = format(
       '{MESSAGE}', other_owner.what, other_owner.owner, other_owner.me);
   END IF;"""
 
@@ -179,5 +178,5 @@ def find_foreign_owner(connection: Connection) -> str | None:
     """
     if engine_of(connection).IS_FILE:
         return None
-    found = run_as_written(connection, foreign_owner_query(version_table=connection.info.get(FOUND))).first()
-    return None if found is None else MESSAGE % (found.what, found.owner, found.me)
+    found = run_own(connection, foreign_owner_query(version_table=connection.info.get(FOUND)))
+    return MESSAGE % tuple(found[0]) if found else None

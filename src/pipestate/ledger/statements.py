@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, insert, text
 
 from pipestate.core.errors import ConfigError
-from pipestate.database.connections import engine_of
+from pipestate.database.connections import engine_of, run_own
 from pipestate.database.drivers import run_as_written
 from pipestate.ledger.drift import definitions_query
 from pipestate.ledger.record import who
@@ -41,12 +41,13 @@ def find_source(connection: Connection) -> StatementSource | None:
     """Find the extension's views in this database; None if the extension is missing."""
     if engine_of(connection).IS_FILE:
         return None
-    schema = connection.execute(text(query("statement_schema"))).scalar()
-    if schema is None:
+    found = run_own(connection, query("statement_schema"))
+    if not found:
         return None
-    info = connection.execute(
-        text("SELECT pg_catalog.to_regclass(:name)::text"), {"name": f"{schema}pg_stat_statements_info"}
-    ).scalar()
+    schema = found[0][0]
+    ((info,),) = run_own(
+        connection, "SELECT to_regclass(:name)::text", name=f"{schema}pg_stat_statements_info"
+    )
     return StatementSource(
         f"{schema}pg_stat_statements", f"{schema}pg_stat_statements_info" if info else None
     )
@@ -88,7 +89,7 @@ def make_watch(
     source = source or find_source(connection)
     ids: dict[str, set[str]] = {}
     if source is not None:
-        for id_, statement in connection.execute(text(query("statement_ids", relation=source.statements))):
+        for id_, statement in run_own(connection, query("statement_ids", relation=source.statements)):
             ids.setdefault(str(id_), set()).add(str(statement))
     named = {
         id_: texts for id_, texts in ids.items() if any(word in " ".join(texts).lower() for word in words)
@@ -139,14 +140,13 @@ def _observe(
 ) -> int:
     """Read the reset and eviction counters before the statements, so the next run detects any loss."""
     given = {"words": json.dumps(list(words)), "except": json.dumps(list(except_))}
-    server, started, standbys, fault = connection.execute(
-        text(query("statement_server")), {"words": given["words"]}
-    ).one()
+    ((server, started, standbys, fault),) = run_own(
+        connection, query("statement_server"), words=given["words"]
+    )
     reset, evictions = None, None
     if source.info is not None:
-        reset, evictions = connection.execute(text(f"SELECT stats_reset, dealloc FROM {source.info}")).one()
-    seen = text(query("statement_calls", relation=source.statements))
-    calls, hidden = connection.execute(seen, given).one()
+        ((reset, evictions),) = run_own(connection, f"SELECT stats_reset, dealloc FROM {source.info}")
+    ((calls, hidden),) = run_own(connection, query("statement_calls", relation=source.statements), **given)
     unknown = NO_EVICTIONS if reset is None or evictions is None else ""
     faults = [each for each in (fault, unknown, HIDDEN if hidden or started is None else "") if each]
     values = {

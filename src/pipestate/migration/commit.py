@@ -7,10 +7,9 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, event
 
 from pipestate.database.connections import engine_of
-from pipestate.database.drivers import on_sqlite
+from pipestate.database.drivers import is_autocommit, on_sqlite
 from pipestate.migration.alembic import environment_of, has_own_transactions
 from pipestate.migration.failure import MigrationError
-from pipestate.migration.patience import is_autocommit
 
 NOT_COMMITTED = (
     "env.py ended its transaction without a commit, so no revision of this run was applied: write "

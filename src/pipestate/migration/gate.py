@@ -56,10 +56,10 @@ from pipestate.migration.request import (
     undo,
 )
 from pipestate.migration.run import current_run, read_settings, run_of, timeout_of
+from pipestate.plan.compile import CompiledCheck
 from pipestate.project.find import Calls
-from pipestate.runbook.model import Check
 from pipestate.verify.checks import SelectedCheck
-from pipestate.verify.read import QueryFailed, QueryResult, read
+from pipestate.verify.read import QueryResult
 from pipestate.verify.report import (
     Gate,
     Outcome,
@@ -71,7 +71,7 @@ from pipestate.verify.report import (
     count_closing,
     gate_of,
 )
-from pipestate.verify.run import EVIDENCE_ROWS, NOTHING, describe, run_check
+from pipestate.verify.run import NOTHING, describe, read_evidence, run_check
 
 NOTHING_DONE = "nothing of this revision was done"
 PREPARED = (
@@ -154,21 +154,13 @@ def evaluate_in_python(request: GateRequest, checks: Sequence[SelectedCheck]) ->
     return report_of(request, verdicts, started)
 
 
-def failed_rows(check: Check) -> QueryResult:
-    """Read the rows that show why a check failed: its evidence, else its own rows if `rows` failed."""
-    connection = op.get_bind()
-    explained = check.evidence_for(connection.dialect.name)
-    if explained is None or check.require.shows_own_rows:
-        query = check.sql if check.require.counts_rows else None
-    else:
-        query = explained.sql
-    if query is None:
+def failed_rows(check: CompiledCheck) -> QueryResult:
+    """Read the rows that show why a check failed."""
+    if check.evidence is None:
         return NOTHING
-    try:
-        with db.engine_of(connection).read_only_session(connection):
-            return read(connection, query, timeout_of(op.get_context().config), most=EVIDENCE_ROWS)
-    except QueryFailed as error:
-        return QueryResult(("error",), ((str(error),),), 1)
+    connection = op.get_bind()
+    with db.engine_of(connection).read_only_session(connection):
+        return read_evidence(connection, check, timeout_of(op.get_context().config))
 
 
 # Scripts use the same message on the server: `server/gate.sql`.

@@ -16,20 +16,12 @@ from sqlalchemy import Connection
 from sqlalchemy.util import await_only
 
 from pipestate.core.text import listed, plain
+from pipestate.database.drivers import query_driver
+from pipestate.database.postgresql import own_path
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.run import GuardSettings, current_run
 from pipestate.runbook.statement import tokens
-
-
-def query_driver(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
-    """Run a statement on a cursor of the driver; return the rows, if it has any."""
-    cursor: Any = connection.connection.cursor()
-    try:
-        cursor.execute(statement)
-        return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
-    finally:
-        cursor.close()
 
 
 def driver_state(error: BaseException) -> str | None:
@@ -38,18 +30,10 @@ def driver_state(error: BaseException) -> str | None:
     return state if isinstance(state, str) else None
 
 
-def is_autocommit(connection: Connection) -> bool:
-    """Say whether the driver begins no transaction by itself."""
-    return getattr(connection.connection.dbapi_connection, "autocommit", False) is True
-
-
-def commits_by_itself(connection: Connection) -> bool:
-    """Say whether PostgreSQL would commit the next statement immediately: no transaction is open or begun."""
-    if not is_autocommit(connection):
-        return False
-    own: Any = connection.connection.driver_connection
-    inside = own.info.transaction_status if hasattr(own, "info") else own.is_in_transaction()
-    return not inside
+def _query_own(connection: Connection, query: str) -> list[tuple[Any, ...]]:
+    """Run a query of ours, where no object of the project can answer it."""
+    with own_path(connection, query_driver):
+        return query_driver(connection, query)
 
 
 def called_code(connection: Connection, statement: str) -> str:
@@ -58,12 +42,12 @@ def called_code(connection: Connection, statement: str) -> str:
     while names := {name for name in re.findall(r"\w+", new.lower()) if len(name) < 64} - read:
         read |= names
         query = (  # functions of the ledger are compared by their digest
-            "SELECT pg_catalog.pg_get_functiondef(oid) FROM pg_catalog.pg_proc WHERE oid >= 16384 AND "
+            "SELECT pg_get_functiondef(oid) FROM pg_proc WHERE oid >= 16384 AND "
             "prokind IN ('f', 'p') "
-            "AND pronamespace IS DISTINCT FROM pg_catalog.to_regnamespace('pipestate') "
-            f"AND pg_catalog.lower(proname::text) IN ({', '.join(map(sql.literal, sorted(names)))})"
+            "AND pronamespace IS DISTINCT FROM to_regnamespace('pipestate') "
+            f"AND lower(proname::text) IN ({', '.join(map(sql.literal, sorted(names)))})"
         )
-        new = "\n".join(str(found) for (found,) in query_driver(connection, query))
+        new = "\n".join(str(found) for (found,) in _query_own(connection, query))
         code += new
     return code
 
@@ -88,33 +72,33 @@ _UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "us": 1
 # Modes that make writers wait.
 _STRONG = "'ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'"
 _HELD = (
-    "SELECT relation::bigint FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() AND granted "
+    "SELECT relation::bigint FROM pg_locks WHERE pid = pg_backend_pid() AND granted "
     f"AND locktype = 'relation' AND mode IN ({_STRONG})"
 )
 # Sessions with a lock on a table that the statement names, or on one that shares a key or rows with it.
 _BLOCKERS = """WITH named AS (
-  SELECT c.oid FROM pg_catalog.pg_class c WHERE c.relname IN ({names}) AND c.relkind IN ('r', 'p', 'm', 'v')
-  UNION SELECT i.indrelid FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+  SELECT c.oid FROM pg_class c WHERE c.relname IN ({names}) AND c.relkind IN ('r', 'p', 'm', 'v')
+  UNION SELECT i.indrelid FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
     WHERE c.relname IN ({names})
 ), wanted AS (
   SELECT oid FROM named
-  UNION SELECT k.confrelid FROM pg_catalog.pg_constraint k JOIN named ON k.conrelid = named.oid
+  UNION SELECT k.confrelid FROM pg_constraint k JOIN named ON k.conrelid = named.oid
     WHERE k.contype = 'f'
-  UNION SELECT k.conrelid FROM pg_catalog.pg_constraint k JOIN named ON k.confrelid = named.oid
+  UNION SELECT k.conrelid FROM pg_constraint k JOIN named ON k.confrelid = named.oid
     WHERE k.contype = 'f'
-  UNION SELECT i.inhrelid FROM pg_catalog.pg_inherits i JOIN named ON i.inhparent = named.oid
-  UNION SELECT i.inhparent FROM pg_catalog.pg_inherits i JOIN named ON i.inhrelid = named.oid
+  UNION SELECT i.inhrelid FROM pg_inherits i JOIN named ON i.inhparent = named.oid
+  UNION SELECT i.inhparent FROM pg_inherits i JOIN named ON i.inhrelid = named.oid
 )
 SELECT DISTINCT CASE
     WHEN l.pid IS NULL THEN 'a prepared transaction (see pg_prepared_xacts)'
-    ELSE pg_catalog.format('pid %s (user %s, application %s) since %s: %s', l.pid, coalesce(a.usename, '?'),
+    ELSE format('pid %s (user %s, application %s) since %s: %s', l.pid, coalesce(a.usename, '?'),
       coalesce(nullif(a.application_name, ''), a.backend_type, '?'),
-      coalesce(pg_catalog.date_trunc('second', pg_catalog.clock_timestamp() - a.xact_start)::text, '?'),
-      coalesce(nullif(pg_catalog.left(a.query, 200), ''), '?')) END,
+      coalesce(date_trunc('second', clock_timestamp() - a.xact_start)::text, '?'),
+      coalesce(nullif(left(a.query, 200), ''), '?')) END,
   coalesce(a.backend_type = 'autovacuum worker', false)
-FROM pg_catalog.pg_locks l JOIN wanted ON wanted.oid = l.relation
-LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
-WHERE l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid() AND l.mode NOT IN ({weak})"""
+FROM pg_locks l JOIN wanted ON wanted.oid = l.relation
+LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND l.mode NOT IN ({weak})"""
 
 
 class LockTimeout(MigrationError):
@@ -205,7 +189,7 @@ class Patience:
     def holds_strong_lock(self) -> bool:
         """Say whether this transaction blocks writers of a table that others may use."""
         existing = self.existing()
-        return any(oid in existing for (oid,) in query_driver(self.connection, _HELD))
+        return any(oid in existing for (oid,) in _query_own(self.connection, _HELD))
 
     def wait(self) -> None:
         """Let the queue behind this session pass; each pause is longer, with a random part."""
@@ -257,7 +241,7 @@ def find_blockers(connection: Connection, statement: str) -> tuple[str, bool]:
     words = {token.identifier for token in tokens(statement, "postgresql")} - {""}
     names = ", ".join(sql.literal(word) for word in sorted(words)) or "''"
     weak = "'AccessShareLock', 'RowShareLock'" if statement.lstrip()[:6].upper() == "CREATE" else "''"
-    rows = query_driver(connection, _BLOCKERS.format(names=names, weak=weak))
+    rows = _query_own(connection, _BLOCKERS.format(names=names, weak=weak))
     if not rows:
         return "who blocked it is gone", False
     return "; ".join(str(row[0]) for row in rows[:3]), all(row[1] for row in rows)

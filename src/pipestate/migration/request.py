@@ -230,7 +230,7 @@ def read_reasons(given: Iterable[str]) -> tuple[dict[str, str], str | None]:
 SETTING = "pipestate.gate"
 
 NO_GATE = (
-    "{what} destroys something, and no gate was asked for it: call it inside `with gate(...)`, "
+    "{what} destroys something, and no gate was passed for it: call it inside `with gate(...)`, "
     "or make the revision a Contract"
 )
 NOT_LOCKED = (
@@ -283,7 +283,7 @@ def require_token(what: str, *tables: str) -> None:
     if _is_setting():
         relations = ", ".join(sql.regclass(table) for table in tables)
         sql.emit(
-            f"CALL pipestate.require_mark({sql.literal(revision)}, ARRAY[{relations}]::regclass[], "
+            f"CALL pipestate.require_token({sql.literal(revision)}, ARRAY[{relations}]::regclass[], "
             f"{sql.literal(what)})"
         )
     else:

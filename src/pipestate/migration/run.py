@@ -60,6 +60,7 @@ class MigrationRun:
     is_evaluated: bool | None = None  # a gate of this revision was evaluated; None without a gate
     required_ledger: str | None = None  # the revision whose script asserts the ledger
     compared_functions: str | None = None  # the revision that has compared the server's functions
+    has_compared: bool = False  # the definitions of these functions: later revisions compare their version
     written_functions: tuple[str, frozenset[str]] = ("", frozenset())  # into a script without a ledger
     has_script_functions: bool = False  # the guard's, at the head of a script
     gated_code: tuple[str, tuple[str, ...]] | None = None  # inside a gate: its revision, its locked tables

@@ -13,6 +13,7 @@ from typing import Any
 from alembic.runtime.migration import MigrationContext, RevisionStep
 from sqlalchemy import Connection, event
 
+from pipestate.database.drivers import is_autocommit, query_driver
 from pipestate.migration.engine import MigrationEngine, migration_engine_of
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.losses import GuardedRun, decide
@@ -22,9 +23,7 @@ from pipestate.migration.patience import (
     Patience,
     called_code,
     driver_state,
-    is_autocommit,
     only_operations,
-    query_driver,
     short,
 )
 from pipestate.migration.request import force_reason

@@ -25,6 +25,13 @@ SEVERAL = (
     "or require `rows`"
 )
 COUNT_OR_COLUMN = "`rows` is the number of rows, and the query returns a column of that name: rename it"
+# What an engine says of a compiled check, and the sentence for it: one table for clients and for the server.
+ERRORS = (
+    (r"^column the_result[.](\S+) does not exist.*$", r"the query returns no column \1"),
+    (r"^no such column: the_result[.](\S+)$", r"the query returns no column \1"),
+    (r'^column reference "rows" is ambiguous.*$', COUNT_OR_COLUMN),
+    (r"^ambiguous column name: rows$", COUNT_OR_COLUMN),
+)
 # A column `rows` of the query makes the bare name ambiguous, so its value is never taken for the number of rows.
 _NO_COLUMN_ROWS = "CROSS JOIN (SELECT 1 AS rows) AS one WHERE rows = 1"
 _LEDGER = re.compile(r"(?i)\bpipestate[._]")
@@ -32,12 +39,17 @@ _LEDGER = re.compile(r"(?i)\bpipestate[._]")
 
 @dataclass(frozen=True, slots=True)
 class CompiledCheck:
-    """A check as its statements: `verdict`, and `evidence` for a failure; `shows_own_rows` if that is its own query."""
+    """A check as its statements: `verdict`, and `evidence` for a failure; `shows_own_rows` if that is its own query.
+
+    `columns` are those that the criterion names. A query of ours reads the ledger alone.
+    """
 
     verdict: str
     evidence: str | None
-    counts_rows: bool
-    shows_own_rows: bool
+    columns: tuple[str, ...] = ()
+    counts_rows: bool = False
+    shows_own_rows: bool = False
+    is_ours: bool = False
 
 
 def compile_check(check: Check | SignOff, dialect: str, *, runbook: str, phase: str) -> CompiledCheck:
@@ -49,7 +61,8 @@ def compile_check(check: Check | SignOff, dialect: str, *, runbook: str, phase: 
     own = explained is None or check.require.shows_own_rows
     rows = check.sql if check.require.counts_rows else None
     evidence = rows if own or explained is None else explained.sql
-    return CompiledCheck(verdict, evidence, check.require.counts_rows, own)
+    names = tuple(each.column for each in check.require.comparisons)
+    return CompiledCheck(verdict, evidence, names, ROWS in names, own)
 
 
 FOR_GOOD = timedelta(days=3650)  # a sign-off with this validity never expires in practice
@@ -79,7 +92,7 @@ def _compile_sign_off(signoff: SignOff, dialect: str, runbook: str, phase: str) 
         f"  AND age_seconds < {seconds}) AS signed"
     )
     evidence = f"SELECT person, signed_at, note {signed} ORDER BY signed_at DESC LIMIT 3"
-    return CompiledCheck(as_read_by(dialect, verdict), evidence, counts_rows=False, shows_own_rows=False)
+    return CompiledCheck(as_read_by(dialect, verdict), evidence, is_ours=True)
 
 
 class Dialect(Protocol):
@@ -168,7 +181,8 @@ def _compare(place: int, comparison: Comparison, column: int, dialect: Dialect) 
         holds = f"{dialect.in_code_points(value)} {_sql(comparison.op)} {literal(required)}"
     else:
         fits, what = f"{kind} = 'number'", "a number"
-        holds = f"{dialect.number(value)} {_sql(comparison.op)} {literal(required)}"
+        number = literal(required) if "." in literal(required) else f"{literal(required)}.0"
+        holds = f"{dialect.number(value)} {_sql(comparison.op)} {number}"
     said = text(f"{comparison.column} is ")
     return (
         f"SELECT {place} AS place, CASE WHEN {value} IS NULL OR NOT {dialect.is_finite(value, kind)} THEN 'failed' "
@@ -179,13 +193,18 @@ def _compare(place: int, comparison: Comparison, column: int, dialect: Dialect) 
 
 
 def _all_of(counted: Sequence[Comparison]) -> str:
-    return " AND ".join(f"the_rows.rows {_sql(each.op)} {literal(each.value)}" for each in counted)
+    return " AND ".join(
+        f"the_rows.rows {_sql(each.op)} {literal(each.value)}"
+        if isinstance(each.value, int)
+        else f"CAST(the_rows.rows AS numeric) {_sql(each.op)} {literal(each.value)}"
+        for each in counted
+    )
 
 
 def _count_message(counted: Sequence[Comparison]) -> str:
     """Write the message on the number of rows; it names each comparison."""
     required = " and ".join(each.required for each in counted)
-    return f"'rows is ' || the_rows.rows || {text(f', required {required}')}"
+    return f"'rows is ' || CAST(the_rows.rows AS text) || {text(f', required {required}')}"
 
 
 def _sql(op: str) -> str:
@@ -205,17 +224,19 @@ class _PostgreSQL:
     TRUTHS = "'0', '1'"
     JOINED = "string_agg(message || CASE outcome WHEN 'errored' THEN fault ELSE '' END, '; ' ORDER BY place)"
     PEOPLE = "json_build_object('people', people)::text AS observed"
-    OBSERVED = ", to_json(the_result)::text AS observed"
+    OBSERVED = ", pg_catalog.to_json(the_result)::text AS observed"
     UNOBSERVED = ", NULL AS observed"
 
     def value(self, row: str) -> str:
         return f"{row}::text"
 
+    # The project's search_path holds here: arguments have the exact types of the server's functions and operators.
     def kind(self, row: str) -> str:
+        json = f"json_typeof(pg_catalog.to_json({row}))"
         return (
-            f"CASE WHEN json_typeof(to_json({row})) <> 'string' THEN json_typeof(to_json({row}))\n"
-            f"         WHEN (SELECT typcategory IN ('S', 'E', 'Z') FROM pg_type WHERE oid = pg_typeof({row})) THEN 'text'\n"
-            f"         ELSE pg_typeof({row})::text END"
+            f"CASE WHEN {json} <> 'string' THEN {json}\n"
+            f"         WHEN (SELECT typcategory IN ('S', 'E', 'Z') FROM pg_type WHERE oid = pg_catalog.pg_typeof({row})::oid) THEN 'text'\n"
+            f"         ELSE pg_catalog.pg_typeof({row})::text END"
         )
 
     def shown(self, value: str, kind: str) -> str:

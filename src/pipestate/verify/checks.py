@@ -31,6 +31,13 @@ class SelectedCheck:
         """The `path:line` of its SQL."""
         return self.check.block or self.source
 
+    @property
+    def required(self) -> str:
+        """The criterion, in the words of a report."""
+        if isinstance(self.check, SignOff):
+            return f"people >= {self.check.people}"
+        return self.check.require.text
+
     def compiled(self, dialect: str) -> CompiledCheck:
         return compile_check(self.check, dialect, runbook=self.runbook.name, phase=self.phase.name)
 

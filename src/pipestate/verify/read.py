@@ -9,7 +9,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -21,12 +21,20 @@ from pipestate.database import connections as db
 from pipestate.database.connections import engine_of
 from pipestate.database.drivers import message, on_sqlite, planned_anew, rows_of, sqlstate
 from pipestate.database.interrupt import is_stopped
-from pipestate.plan.compile import COUNT_OR_COLUMN, CompiledCheck
+from pipestate.database.postgresql import OWN_PATH
+from pipestate.plan.compile import ERRORS, CompiledCheck
 from pipestate.runbook.criterion import ROWS
 from pipestate.runbook.statement import explains
 from pipestate.runbook.variants import ledger_names
 from pipestate.verify.report import Json, Outcome, as_record, as_recorded, escaped
-from pipestate.verify.session_safety import MESSAGE, foreign_owner_query, reads_ledger
+from pipestate.verify.session_safety import (
+    MESSAGE,
+    USES_IMPOSTORS,
+    find_impostors,
+    foreign_owner_query,
+    reads_ledger,
+    schemas_with_impostors,
+)
 
 MORE_TIME = "--timeout; in migrations pipestate_timeout in alembic.ini"
 TOO_WIDE = "what the query returned does not fit into memory: have it return fewer or shorter values, as left(x, 200)"
@@ -45,13 +53,6 @@ NO_LEDGER = f"this database has no ledger: {HOW_TO_INSTALL}"
 UNDEFINED_TABLE = "42P01"
 _ON_POSTGRESQL = re.compile(r"\bpipestate\.\w+")
 _ON_SQLITE = re.compile(r"no such table: pipestate_(?!archive_|alembic_)\w+")
-
-# What a server says of a compiled check, and the sentence for it; `server/evaluate.sql` has the same lines.
-ERRORS = (
-    (r"column the_result\.(\S+) does not exist.*", r"the query returns no column \1"),
-    (r"no such column: the_result\.(\S+)", r"the query returns no column \1"),
-    (r'(?:column reference "rows" is ambiguous|ambiguous column name: rows)', COUNT_OR_COLUMN),
-)
 
 Found = CursorResult[tuple[object, ...]]
 
@@ -135,13 +136,15 @@ def read(
     most: int,
     behind: HeldSavepoint | None = None,
     count: bool = True,
+    is_ours: bool = False,
 ) -> QueryResult:
     """Run the SQL of a block; return its first rows and the number of all.
 
+    A query of ours, as that of a sign-off, does not look at the project's search path.
     Raises QueryFailed if it fails, takes too long, returns a value that Python cannot hold, or reads the ledger of an
     untrusted role. A lost connection raises the driver's error. With `count` false the total is that of the first rows.
     """
-    with _asked(connection, sql, timeout_s, behind) as first:
+    with _guarded_query(connection, sql, timeout_s, behind, is_ours=is_ours) as first:
         if engine_of(connection).IS_FILE:
             return _counted_here(_execute(connection, ledger_names(sql)), most)
         if explains(sql, "postgresql"):
@@ -163,7 +166,7 @@ def read_verdict(
     connection: Connection, check: CompiledCheck, timeout_s: float, *, behind: HeldSavepoint | None = None
 ) -> Answer:
     """Run a compiled check; raises QueryFailed as `read` does."""
-    with _asked(connection, check.verdict, timeout_s, behind) as first:
+    with _guarded_query(connection, check.verdict, timeout_s, behind, is_ours=check.is_ours) as first:
         found = _execute(connection, first + check.verdict)
         columns = tuple(found.keys())
         row = rows_of(found)(found.one())
@@ -174,11 +177,10 @@ def answer_of(check: CompiledCheck, columns: Sequence[str], row: Sequence[object
     """Make the answer of the row of a compiled check: on PostgreSQL the observed row is JSON, on SQLite its columns."""
     rows = int(str(row[2]))
     observed: dict[str, Json] = {ROWS: rows} if check.counts_rows or rows != 1 else {}
-    if columns[3:] != ("observed",):
-        if several := next((name for name in columns[3:] if name.endswith(":1")), None):
-            raise QueryFailed(
-                f"the query returns column {several.removesuffix(':1')} more than once: rename one of them"
-            )
+    if columns[3:] != ("observed",):  # SQLite renames the second of two columns
+        names = {name.lower() for name in columns[3:]}
+        if several := next((name for name in check.columns if f"{name.lower()}:1" in names), None):
+            raise QueryFailed(f"the query returns column {several} more than once: rename one of them")
         observed |= as_record(columns[3:], row[3:]) if rows == 1 else {}
     elif row[3] is not None:
         observed |= as_recorded(json.loads(str(row[3]), parse_float=Decimal))
@@ -186,18 +188,31 @@ def answer_of(check: CompiledCheck, columns: Sequence[str], row: Sequence[object
 
 
 @contextmanager
-def _asked(connection: Connection, sql: str, timeout_s: float, behind: HeldSavepoint | None) -> Iterator[str]:
+def _guarded_query(
+    connection: Connection, sql: str, timeout_s: float, behind: HeldSavepoint | None, *, is_ours: bool
+) -> Iterator[str]:
     """Guard a query, and turn its errors into QueryFailed; yields the beginning of its message."""
     began = time.monotonic()
     with guarded(connection, timeout_s, behind) as first:
         try:
-            if not engine_of(connection).IS_FILE and reads_ledger(sql) and not (behind and behind.trusted):
-                foreign = _execute(connection, first + foreign_owner_query()).first()
-                if foreign is not None:
-                    raise QueryFailed(MESSAGE % tuple(foreign))
+            if engine_of(connection).IS_FILE:
+                yield first
+                return
+            is_new = reads_ledger(sql) and not (behind and behind.trusted)
+            if behind and (is_new or schemas_with_impostors(connection)):
+                # The rollback to the savepoint, before a query of ours.
+                db.send(connection, first.removesuffix("; "))
+            if not is_ours and (found := find_impostors(connection, sql)):
+                raise QueryFailed(USES_IMPOSTORS.format(found=found))
+            if is_new:
+                if foreign := db.run_own(connection, foreign_owner_query()):
+                    raise QueryFailed(MESSAGE % tuple(foreign[0]))
                 if behind:
                     behind.trusted = True
-            yield first
+            if is_ours and behind:
+                first += f"SET LOCAL search_path = {OWN_PATH}; "
+            with engine_of(connection).own_path(connection) if is_ours and not behind else nullcontext():
+                yield first
         except DBAPIError as error:
             if error.connection_invalidated:
                 raise
@@ -220,7 +235,7 @@ def explain(error: DBAPIError, timeout_s: float, after_s: float | None = None) -
         return _unreadable(text)
     kept = re.split(r"\n(?:LINE \d+:|CONTEXT:)", text)[0]
     kept = explain_missing_ledger(" ".join(kept.split()), code)
-    return next((re.sub(said, better, kept) for said, better in ERRORS if re.fullmatch(said, kept)), kept)
+    return next((re.sub(said, better, kept) for said, better in ERRORS if re.search(said, kept)), kept)
 
 
 def _unreadable(why: str) -> str:

@@ -49,7 +49,12 @@ from pipestate.verify.report import (
     shortened,
 )
 from pipestate.verify.report import shown as shown_value
-from pipestate.verify.session_safety import read_session_safety, set_file_hashes, set_version_table
+from pipestate.verify.session_safety import (
+    read_session_safety,
+    schemas_with_impostors,
+    set_file_hashes,
+    set_version_table,
+)
 
 DEFAULT_TIMEOUT_S = 30.0
 EVIDENCE_ROWS = 10
@@ -85,6 +90,7 @@ def verify_on(
 
     def prepare(connection: Connection) -> None:
         """Set the values that SQL cannot know: the hashes of the revision files, and the version table."""
+        schemas_with_impostors(connection)
         set_file_hashes(connection, (each.check for each in selected), position.paths)
         set_version_table(connection, position.version_table)
 
@@ -170,7 +176,15 @@ def read_evidence(
     """Read the rows that show why a check failed; a query that fails does not hide the verdict."""
     try:
         count = not check.shows_own_rows
-        return read(connection, str(check.evidence), timeout_s, most=most, behind=behind, count=count)
+        return read(
+            connection,
+            str(check.evidence),
+            timeout_s,
+            most=most,
+            behind=behind,
+            count=count,
+            is_ours=check.is_ours,
+        )
     except QueryFailed as error:
         return QueryResult(("error",), ((str(error),),), 1)
 
@@ -209,7 +223,7 @@ def make_verdict(
         written.id,
         outcome,
         written.level,
-        f"people >= {written.people}" if isinstance(written, SignOff) else written.require.text,
+        selected.required,
         observed,
         message,
         selected.source,

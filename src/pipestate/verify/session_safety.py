@@ -12,8 +12,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection, text
 
-from pipestate.core.errors import Unreachable
-from pipestate.database.connections import engine_of
+from pipestate.database.connections import engine_of, run_own
+from pipestate.database.drivers import run_as_written
 from pipestate.database.queries import named_query
 from pipestate.project.file_hashes import hash_files
 from pipestate.runbook.model import Check, SignOff
@@ -26,41 +26,36 @@ MESSAGE = (
     "ALTER ... OWNER TO, or connect as its owner"
 )
 _READS = re.compile(rf"(?i)\b{SCHEMA}\b")
-# Functions are qualified: a function on the search path cannot replace them.
-_OWNERS = f"""SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
-    FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('{SCHEMA}', '{ARCHIVE}')
+_OWNERS = f"""SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
+    FROM pg_namespace n WHERE n.nspname IN ('{SCHEMA}', '{ARCHIVE}')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || c.relname::text, c.relowner
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    SELECT concat(n.nspname, '.', c.relname), c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = '{SCHEMA}' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
     UNION ALL
-    SELECT n.nspname::text || '.'::text || p.proname::text || '()'::text, p.proowner
-    FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
+    SELECT concat(n.nspname, '.', p.proname, '()'), p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname IN ('{SCHEMA}', '{ARCHIVE}')"""
 # This role, and whether it is a superuser, without the catalogue of roles, which a new session has not cached.
-ME = "pg_catalog.to_regrole(pg_catalog.quote_ident(current_user::text))::oid"
-_I_AM_SUPERUSER = "pg_catalog.current_setting('is_superuser') = 'on'"
+ME = "to_regrole(quote_ident(current_user))::oid"
+_I_AM_SUPERUSER = "current_setting('is_superuser') = 'on'"
 # Whether this role may act as another one. From 16 on an administrator is a member of every role that it creates,
 # without its rights: such a membership does not count.
-IS_MEMBER = """(pg_catalog.pg_has_role({0}, 'USAGE'::text) OR pg_catalog.pg_has_role({0},
-        CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))"""
+IS_MEMBER = """(pg_has_role({0}, 'USAGE') OR pg_has_role({0},
+        CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END))"""
 VERSION_TABLE = "pipestate.version_table"
 # This role, a role that it is a member of, a superuser, or the owner of the database. A superuser counts as a member
 # of no role: it would trust every role.
 TRUSTED = f"""o.owner = {ME}
-      OR EXISTS (SELECT FROM pg_catalog.pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
-      OR EXISTS (SELECT FROM pg_catalog.pg_database d
-                 WHERE d.datname = pg_catalog.current_database() AND d.datdba = o.owner)
+      OR EXISTS (SELECT FROM pg_roles r WHERE r.oid = o.owner AND r.rolsuper)
+      OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
       OR (NOT {_I_AM_SUPERUSER} AND {IS_MEMBER.format("o.owner")})"""
 # Besides, the owner of the version table, who migrates.
 _TRUSTED = f"""({TRUSTED}
-      OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
-                 pg_catalog.to_regclass(<<version_table>>)::oid))"""
-_SET_HERE = f"nullif(pg_catalog.current_setting('{VERSION_TABLE}', true), '')"
+      OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(<<version_table>>)))"""
+_SET_HERE = f"nullif(current_setting('{VERSION_TABLE}', true), '')"
 SET_TABLE = text(f"SELECT pg_catalog.set_config('{VERSION_TABLE}', :table, true)")
 SET_FILES = text("SELECT pg_catalog.set_config('pipestate.files', :files, true)")
 REHEARSAL_VIEWS = ("rehearsed", "compat", "disuse")
-_MAY_CHANGE = "pg_catalog.pg_has_role(o.owner, 'USAGE'::text)"
+_MAY_CHANGE = "pg_has_role(o.owner, 'USAGE')"
 
 
 def foreign_owner_query(*, to_change: bool = False, version_table: str | None = None) -> str:
@@ -73,7 +68,7 @@ def foreign_owner_query(*, to_change: bool = False, version_table: str | None = 
     trusted = _TRUSTED.replace("<<version_table>>", named)
     fine = f"{trusted} AND {_MAY_CHANGE}" if to_change else trusted
     return (
-        "SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me\n"
+        "SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me\n"
         f"    FROM ({_OWNERS}) AS o\n    WHERE NOT ({fine}) LIMIT 1"
     )
 
@@ -122,31 +117,71 @@ SUPERUSER = (
     "read; the page Roles of the documentation has its SQL"
 )
 
-# Schemas on the path in which another role, except superusers, may create functions.
-OTHERS_MAY_CREATE = query("others_may_create", is_member=IS_MEMBER.format("a.grantee"))
-# Functions and operators on the path with a name of the server's and an untrusted owner: neither a superuser, nor this
-# role or a group of it, nor the owner of the database or schema. Objects of users have an OID of 16384 or more. Also
-# tables and views in front of one of the same name, and a schema with this role's name, whose tables `"$user"` finds
-# first. Types are exact, so an impostor cannot answer this query.
-IMPOSTORS = query("impostors", is_member=IS_MEMBER.format("r.oid"))
-# Whether IMPOSTORS could find an object: usually no other role has made one, and this query is shorter.
-MAY_HAVE_IMPOSTORS = query("may_have_impostors", me=ME)
-# One message for all of it, for a distant server.
-AROUND = query("session_safety", others_may_create=OTHERS_MAY_CREATE, may_have_impostors=MAY_HAVE_IMPOSTORS)
-
-IMPOSTORS_FOUND = (
-    "somebody else has put names of the server's, a table in front of its namesake, or a schema of this role's name, on "
-    "the search path: {found}. A check may read them instead of what was meant"
+_SCHEMAS = "SELECT pg_catalog.array_to_json(pg_catalog.current_schemas(false))::text"
+_KNOWN_SCHEMAS = "pipestate_schemas"
+USES_IMPOSTORS = (
+    "it uses what another role has put on the search path in the place of others: {found}. Drop that, or take its "
+    "schema off the path"
 )
+
+
+def impostors_query(schemas: str, sql: str) -> str:
+    """Render the query for impostors that a query uses; both arguments are SQL expressions, and NULL is any query."""
+    return query("impostors", schemas=schemas, query=sql, is_member=IS_MEMBER.format("r.oid"))
+
+
+def find_impostors(connection: Connection, sql: str) -> str | None:
+    """Name the functions, operators and tables of other roles that a query would find in the place of others."""
+    if not (schemas := schemas_with_impostors(connection)):
+        return None
+    ((found,),) = run_own(connection, impostors_query(schemas, _literal(sql)))
+    return str(found) if found else None
+
+
+def schemas_with_impostors(connection: Connection, may_be: bool | None = None) -> str:
+    """Write the schemas of the search path, as an SQL expression; the empty text if there is no impostor in them.
+
+    Usually no other role has made any object: then one short query of a connection is enough.
+    """
+    if engine_of(connection).IS_FILE:
+        return ""
+    known = connection.info.get(_KNOWN_SCHEMAS)
+    if known is None:
+        known = ""
+        if may_be is None:
+            ((may_be,),) = run_own(connection, MAY_BE_IMPOSTORS)
+        if may_be:
+            schemas = _read_schemas(connection)
+            ((found,),) = run_own(connection, impostors_query(schemas, "NULL"))
+            known = schemas if found else ""
+        connection.info[_KNOWN_SCHEMAS] = known
+    return str(known)
+
+
+def _read_schemas(connection: Connection) -> str:
+    names = json.loads(run_as_written(connection, _SCHEMAS).scalar_one())
+    return f"ARRAY[{', '.join(map(_literal, names))}]::text[]"
+
+
+def _literal(value: str) -> str:
+    quoted = value.replace("\\", "\\\\").replace("'", "''")
+    return f"E'{quoted}'"
+
+
+# Whether another role has made an object at all.
+MAY_BE_IMPOSTORS = query("may_be_impostors", me=ME)
 
 
 def read_session_safety(connection: Connection) -> tuple[str, ...]:
     """List the warnings about this session, for readers of its report."""
     if engine_of(connection).IS_FILE:
         return ()
-    superuser, standby, age, open_schemas, may_have_impostors = connection.exec_driver_sql(
-        AROUND, execution_options={"no_parameters": True}
-    ).one()
+    schemas = _read_schemas(connection)
+    others = query("others_may_create", schemas=schemas, is_member=IS_MEMBER.format("a.grantee"))
+    # One message for all of it, for a distant server.
+    around = query("session_safety", others_may_create=others, may_be_impostors=MAY_BE_IMPOSTORS)
+    ((superuser, standby, age, open_schemas, may_be),) = run_own(connection, around)
+    schemas_with_impostors(connection, may_be=bool(may_be))
     found = []
     if standby:  # while the primary is idle, the age grows
         last = f"committed {max(age, 0.0):,.0f} s ago" if age is not None else "not known yet"
@@ -161,26 +196,4 @@ def read_session_safety(connection: Connection) -> tuple[str, ...]:
             f"other roles may create functions in {open_schemas}, which is on the search path: a check could call "
             f"theirs instead of the server's. REVOKE CREATE ON SCHEMA {open_schemas.split(', ')[0]} FROM PUBLIC"
         )
-    if impostors := _impostors(connection) if may_have_impostors else None:
-        found.append(
-            f"{IMPOSTORS_FOUND.format(found=impostors)}, so trust no verdict, and no gate opens, before they are gone"
-        )
     return tuple(found)
-
-
-def refuse_impostors(connection: Connection) -> None:
-    """Refuse a session in which another role put impostors on the search path."""
-    if engine_of(connection).IS_FILE:
-        return
-    may_be = connection.exec_driver_sql(
-        MAY_HAVE_IMPOSTORS, execution_options={"no_parameters": True}
-    ).scalar()
-    if may_be and (found := _impostors(connection)):
-        said = IMPOSTORS_FOUND.format(found=found)
-        raise Unreachable(f"{said}, so the gate cannot be checked: drop them, or take them off the path")
-
-
-def _impostors(connection: Connection) -> str | None:
-    """Name the impostors of another role on the search path."""
-    found = connection.exec_driver_sql(IMPOSTORS, execution_options={"no_parameters": True}).scalar()
-    return str(found) if found else None

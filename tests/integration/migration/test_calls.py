@@ -49,8 +49,6 @@ def test_helpers_call_no_function_that_was_altered(pg_legacy: Migrations) -> Non
     pg_legacy.database.run(ALTERED)
     with pytest.raises(MigrationError, match="were altered; to update them: pipestate ledger install"):
         pg_legacy.upgrade("0003")
-    done = psql(pg_legacy.database, pg_legacy.script("upgrade", "0002:0003"))
-    assert "are not those that this script was written for" in done.stderr
     assert pg_legacy.revision() == "0002"
     with pg_legacy.database.begin() as connection:
         install(connection)

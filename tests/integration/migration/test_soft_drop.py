@@ -653,7 +653,7 @@ def test_a_published_table_that_is_dropped_for_good_wants_a_signed_backup(
 ) -> None:
     pg.run(*TABLE, "CREATE PUBLICATION pub FOR TABLE t")
     project = lay_out(tmp_path, pg, columns={"t": ["x"]}, keep=False)
-    with pytest.raises(MigrationError, match="must insist on the sign-off backup-taken"):
+    with pytest.raises(MigrationError, match="must name the sign-off backup-taken"):
         project.upgrade()
     assert rows(pg)[0] == (1, "x1")
 

@@ -1,6 +1,6 @@
 """Calls of the helpers that live in the server (`migration/server/*.sql`), online and in scripts.
 
-A chain that keeps a registry has the ledger, and so its procedures. For any other chain the same text creates
+Migrations that keep a registry have the ledger, and so its procedures. For others the same text creates
 functions of the session, in pg_temp, which end with it.
 """
 
@@ -14,13 +14,13 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import OWN_SQLSTATE
 from pipestate.database.drivers import sqlstate
-from pipestate.ledger.functions import DIGEST, FACTS, Routine, other_functions, require_functions, routines
+from pipestate.ledger.functions import Routine, require_functions, require_version, routines
 from pipestate.ledger.state import require_trusted
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.run import current_run
 from pipestate.verify.read import NO_LEDGER
-from pipestate.verify.session_safety import ARCHIVE, MESSAGE, TRUSTED
+from pipestate.verify.session_safety import MESSAGE, TRUSTED
 
 Argument = str | bool | int | float | Sequence[str] | Mapping[str, str] | None
 HOME, SESSION_HOME = "pipestate", "pg_temp"
@@ -67,12 +67,12 @@ def run_when(condition: str, *statements: str) -> None:
 
 
 def registered() -> dict[str, Argument]:
-    """Name the revision that records created objects, if the chain keeps a registry."""
+    """Name the revision that records created objects, if the migrations keep a registry."""
     return {"the_revision": current_run().revision} if sql.keeps_registry() else {}
 
 
 def unregistered() -> dict[str, Argument]:
-    """Tell a dropping procedure that the chain keeps no registry."""
+    """Tell a dropping procedure that the migrations keep no registry."""
     return {} if sql.keeps_registry() else {"is_registered": False}
 
 
@@ -86,58 +86,46 @@ COMPARED = "pipestate.compared"
 SETTINGS = r"""\set ON_ERROR_STOP on
 \set ON_ERROR_ROLLBACK off"""
 NO_RIGHTS = (
-    "this role may not use the ledger, which gates and scripts need. As its owner: GRANT USAGE ON SCHEMA "
-    "pipestate TO {role}; GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA pipestate TO {role}; GRANT EXECUTE "
-    "ON ALL ROUTINES IN SCHEMA pipestate TO {role}"
+    "the role {role} may not use the ledger, which gates and scripts need. "
+    "As its owner: CALL pipestate.grant_migrating({literal})"
 )
-# Schemas, tables and routines of the ledger: their owner, facts of a routine, whether this role may use them. Use
-# the oid: a name in a schema that this role may not use is an error. Types are exact: no planted operator answers.
-_PARTS = f"""pg_catalog.pg_namespace n CROSS JOIN LATERAL (
-      SELECT n.nspowner, pg_catalog.concat('the schema ', n.nspname), NULL::text, pg_catalog.has_schema_privilege(n.oid, 'USAGE')
-      UNION ALL SELECT c.relowner, pg_catalog.concat(n.nspname, '.', c.relname), NULL, c.relname NOT IN ('run', 'result')
-          OR (pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT'))
-        FROM pg_catalog.pg_class c
-        WHERE c.relnamespace = n.oid AND n.nspname = '{HOME}' AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-      UNION ALL SELECT p.proowner, pg_catalog.concat(n.nspname, '.', p.proname, '()'),
-        CASE WHEN n.nspname = '{HOME}' THEN {FACTS} END,
-        pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
-        FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid) AS o (owner, what, facts, may_use)
-    WHERE n.nspname IN ('{HOME}', '{ARCHIVE}')"""
+# The path of our own statements, and the caller's, in a block of a script.
+OWN_PATH_BEGINS = "PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);"
+OWN_PATH_ENDS = "PERFORM set_config('search_path', path, true);"
+PATH_BEFORE = "path CONSTANT text := pg_catalog.current_setting('search_path');"
 
 
 def write_requirement(*, with_tables: bool = True) -> None:
-    """Write, once in each revision, the block that refuses a ledger that is missing, altered or another role's.
+    """Write, once in each revision, the block that refuses a ledger that is missing, of another version or another role's.
 
-    The first revision of a chain with a registry has the functions, and no other tables.
+    The first revision of a registry has the functions, and no other tables. The owner of the schema is read here: a
+    function of another role is not called.
     """
     run = current_run()
     if run.required_ledger == run.revision:
         return
-    belongs = MESSAGE.partition(", ")[2]
-    role = "pg_catalog.quote_ident(current_user::text)"
     raising = f"RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE ="
-    usable = f"""
-  ELSIF ledger.is_there IS NOT TRUE THEN
-    {raising} {sql.literal(NO_LEDGER)};
-  ELSIF NOT ledger.may_use THEN
-    {raising} pg_catalog.replace({sql.literal(NO_RIGHTS)}, '{{role}}', {role});"""
+    foreign = MESSAGE.replace("%s", "the schema pipestate", 1)
     sql.write_plain(SETTINGS)
-    sql.write_plain(f"""-- The ledger belongs to trusted roles, and has the functions of this script: SELECT pg_get_functiondef(...) shows one
+    sql.write_plain(f"""-- The ledger has functions of this version, and belongs to a role that this one trusts
 DO $pipestate$
 DECLARE
-  ledger record;
+  {PATH_BEFORE}
+  other_owner name;
 BEGIN
-  SELECT pg_catalog.max(pg_catalog.concat(o.what, ' belongs to ', pg_catalog.pg_get_userbyid(o.owner))) FILTER (WHERE NOT (
-      {TRUSTED})) AS stranger,
-      pg_catalog.bool_or(o.what = '{HOME}.run'::text) AS is_there,
-      pg_catalog.bool_and(o.may_use) FILTER (WHERE n.nspname = '{HOME}') AS may_use,
-      {DIGEST} AS functions INTO ledger
-    FROM {_PARTS};
-  IF ledger.stranger IS NOT NULL THEN
-    {raising} pg_catalog.format({sql.literal(f"%s, {belongs}")}, ledger.stranger, current_user);{usable if with_tables else ""}
-  ELSIF ledger.functions {other_functions()};
+  {OWN_PATH_BEGINS}
+  SELECT pg_get_userbyid(o.owner) INTO other_owner FROM (SELECT nspowner AS owner FROM pg_namespace WHERE nspname = '{HOME}') AS o
+   WHERE NOT ({TRUSTED});
+  IF other_owner IS NOT NULL THEN
+    {raising} format({sql.literal(foreign)}, other_owner, current_user);
   END IF;
-  PERFORM pg_catalog.set_config('{COMPARED}', 'yes', false);
+  {require_version(with_tables=with_tables)}
+  {OWN_PATH_ENDS}
+EXCEPTION
+  WHEN undefined_function OR invalid_schema_name THEN
+    {raising} {sql.literal(NO_LEDGER)};
+  WHEN insufficient_privilege THEN
+    {raising} format({sql.literal(NO_RIGHTS.format(role="%1$s", literal="%1$L"))}, current_user);
 END $pipestate$;""")
     run.compared_functions = run.revision
     if with_tables:
@@ -153,7 +141,8 @@ def compare_functions() -> None:
         write_requirement(with_tables=False)
     else:
         require_trusted(op.get_bind())
-        require_functions(op.get_bind())
+        require_functions(op.get_bind(), has_compared=run.has_compared)
+        run.has_compared = True
     functions_installed()
 
 
@@ -161,6 +150,7 @@ def functions_installed() -> None:
     """Note that this revision has compared the functions, or installed them."""
     run = current_run()
     run.compared_functions = run.revision
+    run.has_compared = True
 
 
 def at_home(statement: str) -> str:

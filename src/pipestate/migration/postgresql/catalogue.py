@@ -132,8 +132,8 @@ def type_change(old: tuple[int, int], new: tuple[int, int], *, by_hand: bool) ->
     PostgreSQL refuses a longer text in a shorter type, unless the statement casts by hand (`USING`).
     """
     element = body_of("element_type")
-    return f"""SELECT pg_catalog.concat(pg_catalog.format_type(old, old_modifier), ' becomes ',
-    pg_catalog.format_type(new, new_modifier)), ({body_of("loses")})
+    return f"""SELECT concat(format_type(old, old_modifier), ' becomes ',
+    format_type(new, new_modifier)), ({body_of("loses")})
 FROM (SELECT (SELECT ({element}) FROM (SELECT {old[0]}::oid AS type) AS o)::regtype AS old,
     {old[1]} AS old_modifier, (SELECT ({element}) FROM (SELECT {new[0]}::oid AS type) AS n)::regtype AS new,
     {new[1]} AS new_modifier, {by_hand} AS by_hand) AS change"""

@@ -20,20 +20,22 @@ from pipestate.migration.postgresql import calls
 from pipestate.migration.postgresql.gate import require_usable_ledger
 from pipestate.migration.postgresql.session import lock_tables
 from pipestate.migration.request import OTHER_CASE, force_reason
-from pipestate.migration.run import current_run
 
 
-def require_runtime(revision: str) -> None:
-    """Refuse to continue without the ledger, with other functions than this pipestate's, or beside
-    impostors."""
+def require_runtime(drop: Drop) -> None:
+    """Refuse to continue without the ledger, with other functions than this pipestate's, or if another role could
+    replace a table or a function of the contract."""
     if sql.is_offline():
         calls.write_requirement()
     else:
         require_usable_ledger(op.get_bind())
-        current_run().compared_functions = current_run().revision
+        calls.functions_installed()
     reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
+    derived = [expression for part in drop.columns for expression in part.derived.values()]
+    derived += [each for table in drop.tables if table.derived for each in table.derived.columns.values()]
+    names = sql.dollar("\n".join([*(part.table for part in drop.parts), *derived]), "")
     sql.emit(
-        f"CALL pipestate.require_session({sql.literal(revision)}, pg_catalog.current_schemas(false), "
+        f"CALL pipestate.require_session({sql.literal(drop.revision)}, pg_catalog.current_schemas(false), {names}, "
         f"{reason})"
     )
 
@@ -72,7 +74,7 @@ def refuse_drop(drop: Drop) -> None:
 
     The soft drop repeats this check under its lock.
     """
-    require_runtime(drop.revision)
+    require_runtime(drop)
     faults = [
         f"pipestate.columns_fault({sql.regclass(some.table)}, {_array(some.columns)}, "
         f"{_array(drop.triggers)}, {drop.keep})"
@@ -132,7 +134,7 @@ def soft_drop(drop: Drop) -> None:
 
 def restore(drop: Drop) -> None:
     """Restore tables first: foreign keys of the columns may point at them."""
-    require_runtime(drop.revision)
+    require_runtime(drop)
     reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
     actor = "current_user" if sql.is_offline() else sql.literal(who())
     for part in drop.parts:
@@ -275,7 +277,10 @@ def refuse_other_case(tables: Sequence[str], columns: Mapping[str, Sequence[str]
         message = sql.refusal(OTHER_CASE, {"named": "named", "other": "other"})
         alike = "\n    UNION ALL ".join(found)
         sql.do(
-            f"  FOR named, other IN\n    {alike}\n  LOOP\n    {message}\n  END LOOP;",
+            f"  {calls.OWN_PATH_BEGINS}\n"
+            f"  FOR named, other IN\n    {alike}\n  LOOP\n    {message}\n  END LOOP;\n"
+            f"  {calls.OWN_PATH_ENDS}",
+            f"  {calls.PATH_BEFORE}\n  schemas CONSTANT name[] := pg_catalog.current_schemas(false);\n"
             "  named text;\n  other text;",
             why="no name of this revision exists in another spelling alone",
         )
@@ -283,36 +288,37 @@ def refuse_other_case(tables: Sequence[str], columns: Mapping[str, Sequence[str]
 
 def _tables_alike(table: str) -> str:
     """Write the query for tables whose name equals this one but for its case, if this one does not exist."""
-    schema, _, name = table.rpartition(".")
-    place = "pg_catalog.pg_table_is_visible(c.oid)"
-    if schema:
-        place = (
-            "c.relnamespace OPERATOR(pg_catalog.=) ANY (ARRAY(SELECT n.oid FROM pg_catalog.pg_namespace n "
-            f"WHERE pg_catalog.lower(n.nspname::pg_catalog.text) OPERATOR(pg_catalog.=) {_folded(schema)}))"
-        )
+    schema, name = _parts(table)
+    place = f"lower(n.nspname) = lower({sql.literal(schema)})" if schema else "n.nspname = ANY (schemas)"
     return (
-        f"SELECT {sql.literal(table)}, c.relname::pg_catalog.text FROM pg_catalog.pg_class c "
-        f"WHERE c.relkind OPERATOR(pg_catalog.=) ANY ('{{r,p}}') AND {place}\n"
-        f"      AND pg_catalog.lower(c.relname::pg_catalog.text) OPERATOR(pg_catalog.=) {_folded(name)}"
-        f" AND pg_catalog.to_regclass({sql.literal(sql.name(table))}) IS NULL"
+        f"SELECT {sql.literal(table)}, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace\n"
+        f"      WHERE c.relkind IN ('r', 'p') AND {place} AND lower(c.relname) = lower({sql.literal(name)})\n"
+        f"        AND NOT EXISTS (SELECT {_named(table)})"
     )
 
 
 def _columns_alike(table: str, names: Sequence[str]) -> str:
     """Write the query for columns whose name equals one of these but for its case, if that one does not
     exist."""
-    same = "e.attname OPERATOR(pg_catalog.=) w.name::pg_catalog.name"
     return (
-        f"SELECT pg_catalog.concat({sql.literal(f'{table}.')}, w.name), a.attname::pg_catalog.text "
-        f"FROM pg_catalog.unnest({_array(names)}) AS w (name)\n"
-        f"      JOIN pg_catalog.pg_attribute a ON a.attrelid OPERATOR(pg_catalog.=) {sql.regclass(table)}"
-        " AND NOT a.attisdropped\n      AND pg_catalog.lower(a.attname::pg_catalog.text) "
-        "OPERATOR(pg_catalog.=) pg_catalog.lower(pg_catalog.btrim(w.name, ' \"'))\n      WHERE NOT EXISTS "
-        "(SELECT FROM pg_catalog.pg_attribute e WHERE e.attrelid OPERATOR(pg_catalog.=) a.attrelid AND NOT "
-        f"e.attisdropped AND {same})"
+        f"SELECT concat({sql.literal(f'{table}.')}, w.name), a.attname::text FROM unnest({_array(names)}) AS w (name)\n"
+        f"      JOIN pg_attribute a ON a.attrelid IN (SELECT c.oid {_named(table)}) AND NOT a.attisdropped\n"
+        "        AND lower(a.attname) = lower(btrim(w.name, ' \"'))\n"
+        "      WHERE NOT EXISTS (SELECT FROM pg_attribute e WHERE e.attrelid = a.attrelid AND NOT e.attisdropped\n"
+        "        AND e.attname = w.name)"
     )
 
 
-def _folded(name: str) -> str:
-    bare = name.strip().strip('"')
-    return f"pg_catalog.lower({sql.literal(bare)}::pg_catalog.text)"
+def _named(table: str) -> str:
+    """Write the end of a query for the table of that very name, on the project's search path."""
+    schema, dot, name = table.rpartition(".")
+    place = f"n.nspname = {sql.literal(schema)}" if dot else "n.nspname = ANY (schemas)"
+    return (
+        "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+        f"WHERE {place} AND c.relname = {sql.literal(name)}"
+    )
+
+
+def _parts(table: str) -> tuple[str, str]:
+    schema, _, name = table.rpartition(".")
+    return schema.strip().strip('"'), name.strip().strip('"')

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.core.text import plain
+from pipestate.database.connections import run_own
 from pipestate.database.drivers import sqlstate, warnings_of
 from pipestate.ledger.functions import fault_of
 from pipestate.ledger.record import who
@@ -23,40 +24,39 @@ from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.gate import failed_rows, report_of
 from pipestate.migration.postgresql.calls import NO_RIGHTS
 from pipestate.migration.request import GateRequest, Tables, force_reason
-from pipestate.migration.run import read_settings, timeout_of
-from pipestate.runbook.model import Check, SignOff
-from pipestate.verify.checks import Judgement, SelectedCheck, explain_signoff, signoff_check
-from pipestate.verify.read import NO_LEDGER
+from pipestate.migration.run import current_run, read_settings, timeout_of
+from pipestate.runbook.model import SignOff
+from pipestate.verify.checks import SelectedCheck
+from pipestate.verify.read import NO_LEDGER, answer_of
 from pipestate.verify.report import Outcome, Report, Verdict
-from pipestate.verify.run import NOTHING, make_verdict
+from pipestate.verify.run import NOTHING, judged, make_verdict
 from pipestate.verify.session_safety import files_as_json, reads_rehearsals
 
 # Use the oid: a name in a schema that this role may not use is an error.
-MAY_USE = """(SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE') AND pg_catalog.bool_and(
-      pg_catalog.has_table_privilege(c.oid, 'SELECT') AND pg_catalog.has_table_privilege(c.oid, 'INSERT'))
-      AND NOT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = n.oid
-                      AND NOT pg_catalog.has_function_privilege(p.oid, 'EXECUTE'))
-    FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid
-    WHERE n.nspname = 'pipestate' AND c.relname IN ('run', 'result') GROUP BY n.oid)"""
+MAY_USE = """SELECT current_user::text, has_schema_privilege(n.oid, 'USAGE') AND bool_and(
+      has_table_privilege(c.oid, 'SELECT') AND has_any_column_privilege(c.oid, 'INSERT'))
+      AND NOT EXISTS (SELECT FROM pg_proc p WHERE p.pronamespace = n.oid AND NOT has_function_privilege(p.oid, 'EXECUTE'))
+    FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid
+    WHERE n.nspname = 'pipestate' AND c.relname IN ('run', 'result') GROUP BY n.oid"""
 
 
-def ledger_fault(connection: Connection) -> str | None:
+def ledger_fault(connection: Connection, *, has_compared: bool = False) -> str | None:
     """Say why the ledger is missing, older, another role's or altered; None if it is intact."""
     try:
         require_trusted(connection)
     except PipestateError as error:
         return str(error)
-    return fault_of(connection) if has_ledger(connection) else NO_LEDGER
+    return fault_of(connection, has_compared=has_compared) if has_ledger(connection) else NO_LEDGER
 
 
 def require_usable_ledger(connection: Connection) -> None:
     """Refuse a ledger that is missing, older, another role's, altered, or closed to this role."""
-    if fault := ledger_fault(connection):
+    if fault := ledger_fault(connection, has_compared=current_run().has_compared):
         raise ConfigError(fault)
-    query = f"SELECT pg_catalog.quote_ident(current_user::text), {MAY_USE}"
-    role, may = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()
+    current_run().has_compared = True
+    ((role, may),) = run_own(connection, MAY_USE)
     if not may:
-        raise MigrationError(NO_RIGHTS.format(role=role))
+        raise MigrationError(NO_RIGHTS.format(role=role, literal=sql.literal(role)))
 
 
 # Calls of a gate to the server: the same text online and in a script. The procedures are in
@@ -88,19 +88,20 @@ def call_begin(request: GateRequest, tables: Tables, timeout_s: float, more: Map
     return f"CALL pipestate.begin_gate(\n  {written})"
 
 
-def call_evaluate(request: GateRequest, asked: SelectedCheck, number: int) -> str:
+def call_evaluate(request: GateRequest, selected: SelectedCheck, number: int) -> str:
     """Write the call that evaluates one check; a sign-off is a check on the ledger."""
-    check = query_of(asked)
     arguments = [
         text(request.revision),
         str(number),
-        *(text(each) for each in (check.id, check.require.text, asked.source)),
-        _query(check.sql, number),
+        *(text(each) for each in (selected.check.id, selected.required, selected.source)),
+        _query(selected.compiled("postgresql").verdict, number),
     ]
-    if asked in request.again:
+    if selected in request.again:
         arguments.append("again => true")
-    if asked.check.level != "block":
-        arguments.append(f"level => {text(asked.check.level)}")
+    if isinstance(selected.check, SignOff):
+        arguments.append("is_ours => true")
+    if selected.check.level != "block":
+        arguments.append(f"level => {text(selected.check.level)}")
     return f"CALL pipestate.evaluate_check({', '.join(arguments)})"
 
 
@@ -120,15 +121,8 @@ def call_evaluate_again(request: GateRequest) -> str:
 
 
 def call_pass_gate(request: GateRequest) -> str:
-    """Write the call that ends the pass under the lock and sets the mark."""
+    """Write the call that ends the pass under the lock and sets the token."""
     return f"CALL pipestate.pass_gate({text(request.revision)})"
-
-
-def query_of(asked: SelectedCheck) -> Check:
-    """Return the check itself, or the check that represents a sign-off."""
-    if isinstance(asked.check, Check):
-        return asked.check
-    return signoff_check(asked.check, "postgresql", runbook=asked.runbook.name, phase=asked.phase.name)
 
 
 def text(value: str) -> str:
@@ -240,12 +234,12 @@ def evaluate_gate_again(request: GateRequest, tables: Tables, before: Report | N
     sql.emit(call_evaluate_again(request))
     state = _state(connection)
     found = {each["check_id"] for each in state["results"]}
-    asked = [each for each in request.checks if each.check.id in found]
-    return _report(request, asked, state, started) if asked or state["late"] else None
+    selected = [each for each in request.checks if each.check.id in found]
+    return _report(request, selected, state, started) if selected or state["late"] else None
 
 
 def finish_gate(request: GateRequest, report: Report | None, reason: str | None, *, whole: bool) -> None:
-    """Make the server judge and record the pass under the lock, and set the mark."""
+    """Make the server judge and record the pass under the lock, and set the token."""
     del report, reason, whole
     sql.emit(call_pass_gate(request))
 
@@ -274,23 +268,22 @@ def _now() -> tuple[datetime, float]:
 
 def _report(
     request: GateRequest,
-    asked: Sequence[SelectedCheck],
+    selected: Sequence[SelectedCheck],
     state: dict[str, Any],
     started: tuple[datetime, float],
 ) -> Report:
     """Write the report of a pass, with the rows that show why a check failed."""
     found = {each["check_id"]: each for each in state["results"]}
-    return report_of(request, [_verdict_of(each, found.get(each.check.id)) for each in asked], started)
+    return report_of(request, [_verdict_of(each, found.get(each.check.id)) for each in selected], started)
 
 
-def _verdict_of(asked: SelectedCheck, found: dict[str, Any] | None) -> Verdict:
-    check = query_of(asked)
-    judgement = Judgement(Outcome.SKIPPED, {}, asked.skipped or "")
-    if found is not None:
-        judgement = Judgement(Outcome(found["outcome"]), found["observed"], found["message"])
-    if isinstance(asked.check, SignOff):
-        judgement = explain_signoff(
-            asked.check, judgement, runbook=asked.runbook.name, phase=asked.phase.name
-        )
-    rows = failed_rows(check) if judgement.outcome is Outcome.FAILED else NOTHING
-    return make_verdict(asked, check, judgement, found["duration_ms"] if found is not None else 0.0, rows)
+def _verdict_of(selected: SelectedCheck, found: dict[str, Any] | None) -> Verdict:
+    if found is None:
+        return make_verdict(selected, Outcome.SKIPPED, selected.skipped or "")
+    outcome, check = Outcome(found["outcome"]), selected.compiled("postgresql")
+    if outcome is Outcome.ERRORED:
+        return make_verdict(selected, outcome, str(found["message"]), duration_ms=found["duration_ms"])
+    row = (outcome, found["message"], found["rows"], found["row"])
+    answer = answer_of(check, ("outcome", "message", "rows", "observed"), row)
+    rows = failed_rows(check) if outcome is Outcome.FAILED else NOTHING
+    return judged(selected, check, answer, rows, duration_ms=found["duration_ms"])

@@ -27,10 +27,10 @@ def version_table(context: MigrationContext) -> str:
     return f"{sql.identifier(schema)}.{table}" if schema else table
 
 
-# Statements of a script after a gate: they do nothing without the mark. From the gate to the end of the
+# Statements of a script after a gate: they do nothing without the token. From the gate to the end of the
 # script every statement, including Alembic's version row, is an argument of `pipestate.gated`, which demands
-# the mark. A later revision cannot see the mark of an earlier transaction: `pipestate.go_on` demands that
-# everything before it was committed, and sets a new mark. So a psql that continues after errors, or a script
+# the token. A later revision cannot see the token of an earlier transaction: `pipestate.go_on` demands that
+# everything before it was committed, and sets a new token. So a psql that continues after errors, or a script
 # that is pasted from its middle, drops and stamps nothing. Each statement also demands its predecessor, which
 # left its number. A client may roll back a failed statement and continue in the same transaction: a failed
 # copy then prevents the drop, and a failed drop prevents the version.
@@ -49,7 +49,7 @@ class GuardedOutput:
     """Alembic's output of a script, from a gate on."""
 
     context: MigrationContext
-    mark: str
+    token: str
     write: Any
     heads: Collection[str] = ()
     in_transaction: bool = True
@@ -65,7 +65,7 @@ class GuardedOutput:
             self.write(text)
             if self.between_revisions and (found := _RUNNING.match(text.strip())):
                 self.between_revisions = False
-                self.mark = f"after {' '.join(sorted(self.heads))} {found['to']}".rstrip()
+                self.token = f"after {' '.join(sorted(self.heads))} {found['to']}".rstrip()
                 self._assert_version()
         elif self.in_transaction:
             statement = text.strip().removesuffix(";")
@@ -73,11 +73,11 @@ class GuardedOutput:
             self.done += 1
             if self._writes_version(statement):
                 # The end of a revision: its deferred triggers run, and are judged.
-                statement += f";\nCALL pipestate.require_others({server.text(self.mark)})"
+                statement += f";\nCALL pipestate.require_others({server.text(self.token)})"
             self.write(
-                f"CALL pipestate.gated({server.text(self.mark)}, {self.done},{server.lines(statement)});"
+                f"CALL pipestate.gated({server.text(self.token)}, {self.done},{server.lines(statement)});"
             )
-        else:  # a mark needs a transaction: outside one, the previous version row is the precondition
+        else:  # a token needs a transaction: outside one, the previous version row is the precondition
             statement = text.strip().removesuffix(";")
             heads = f"ARRAY[{sql.literals(sorted(self.heads))}]::text[]"
             table = version_table(self.context)
@@ -101,11 +101,11 @@ class GuardedOutput:
         self.between_revisions = True
 
     def _assert_version(self) -> None:
-        """Set the mark in this transaction if everything before it was committed."""
+        """Set the token in this transaction if everything before it was committed."""
         self.done = 0
-        mark, table = server.text(self.mark), server.text(version_table(self.context))
+        token, table = server.text(self.token), server.text(version_table(self.context))
         self.write(
-            f"CALL pipestate.go_on({mark}, {table}, {server.texts(sorted(self.heads))}, {server.PATH});"
+            f"CALL pipestate.go_on({token}, {table}, {server.texts(sorted(self.heads))}, {server.PATH});"
         )
 
     def _writes_version(self, statement: str) -> bool:
@@ -116,8 +116,8 @@ class GuardedOutput:
         word = _FIRST_WORD.match(statement)
         if (word is not None and _NOT_IN_A_BLOCK.fullmatch(word[1])) or _INTO.match(statement):
             raise MigrationError(
-                f"after a gate a script cannot hold `{' '.join(statement.split())[:60]}`: a block that asks "
-                "for the gate's mark cannot run it. Put it before the gate, or into a revision without --sql"
+                f"after a gate a script cannot hold `{' '.join(statement.split())[:60]}`: a block that wants "
+                "the gate's token cannot run it. Put it before the gate, or into a revision without --sql"
             )
 
 
@@ -141,7 +141,7 @@ def suspended(context: MigrationContext) -> Iterator[None]:
 
 
 def guard_output(context: MigrationContext, revision: str) -> None:
-    """Guard everything that this script writes from here on; a second gate only changes the mark."""
+    """Guard everything that this script writes from here on; a second gate only changes the token."""
     run = run_of(context)
     guarded = run.output
     if guarded is None:
@@ -150,7 +150,7 @@ def guard_output(context: MigrationContext, revision: str) -> None:
         context.impl.emit_begin = guarded.begin  # type: ignore[method-assign]
         context.impl.emit_commit = guarded.commit  # type: ignore[method-assign]
         context.on_version_apply_callbacks = (*context.on_version_apply_callbacks, guarded.version_applied)
-    guarded.mark = revision
+    guarded.token = revision
     guarded.between_revisions = False
     guarded.done = 0
 
@@ -166,17 +166,17 @@ def write_schema_record(heads: str | None) -> None:
 
 
 # A gate in the script of `alembic upgrade --sql`, for a psql with unknown settings. The script sends each
-# check once to the server, which remembers it for the pass under the lock. The last call sets the mark; from
+# check once to the server, which remembers it for the pass under the lock. The last call sets the token; from
 # there on `guarded` makes every statement of the script require it.
 
 
 def write_gate(request: GateRequest, tables: Tables) -> None:
-    """Write both passes, the lock between them and the mark; guard all later statements."""
+    """Write both passes, the lock between them and the token; guard all later statements."""
     reason = reason_for(request)
     if not request.blocking and reason is None:
         raise MigrationError(
-            f"the gate {request.name} has nothing to ask at revision {request.revision}, and nothing to ask "
-            "is closed: no check of it applies there and blocks"
+            f"the gate {request.name} has no blocking check at revision {request.revision}, so it stays closed: "
+            "add one to its phase"
         )
     context = op.get_context()
     with suspended(context):
@@ -184,7 +184,7 @@ def write_gate(request: GateRequest, tables: Tables) -> None:
         lock_tables(*tables.names, also=tables.also, in_server=True)
         sql.write_plain(
             "-- Under the lock: checks with `again`, and all of them where the tables were empty before. "
-            "Then the mark,\n-- which every statement below demands."
+            "Then the token,\n-- which every statement below demands."
         )
         sql.emit(server.call_limit(request, timeout_of(context.config)))
         sql.emit(server.call_evaluate_again(request))
@@ -201,8 +201,8 @@ def _first_pass(request: GateRequest, tables: Tables, reason: str | None) -> Non
         "version_table": server.text(version_table(context)),
         "starts_at": server.texts(down_revisions(context, request.revision)),
     }
-    if (guarded := run_of(context).output) is not None:  # a further gate follows the mark and step before it
-        more |= {"mark": server.text(guarded.mark), "step": str(guarded.done + 1)}
+    if (guarded := run_of(context).output) is not None:  # a further gate follows the token and step before it
+        more |= {"token": server.text(guarded.token), "step": str(guarded.done + 1)}
     if reason is not None:
         more |= {"force": server.text(plain(reason)), "undo": server.text(undo(request))}
     place = f"{request.runbook.path}:{request.phase.line}"

@@ -5,25 +5,30 @@ from collections.abc import Callable
 from alembic import op
 from sqlalchemy import Connection, text
 
-from pipestate.ledger.functions import assertion, fault_of, remove_block
+from pipestate.ledger.functions import fault_of, remove_block, require_version
 from pipestate.ledger.install import DECLARE, block
 from pipestate.ledger.record import WRITTEN_BY_ITSELF
 from pipestate.ledger.state import LedgerState, read_ledger_state
 from pipestate.ledger.tables import KEPT, SCHEMA, VIEWS, ledger_on, qualified
 from pipestate.migration import sql
 from pipestate.migration.failure import translate_errors, warn
-from pipestate.migration.postgresql.calls import functions_installed
+from pipestate.migration.postgresql.calls import (
+    OWN_PATH_BEGINS,
+    OWN_PATH_ENDS,
+    PATH_BEFORE,
+    functions_installed,
+)
 from pipestate.migration.postgresql.session import LOCK_KEY, TENANT
 from pipestate.verify.session_safety import ARCHIVE
 
 REGISTRY = ("object", "soft_drop")
 _ONE_AT_A_TIME = text(f"SELECT pg_advisory_xact_lock({LOCK_KEY[0]}, {LOCK_KEY[1] + 1})")
 DROP_EMPTY_SCHEMA = f"""  IF to_regnamespace('{SCHEMA}') IS NOT NULL AND NOT EXISTS (
-      SELECT FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('{SCHEMA}')) THEN
+      SELECT FROM pg_class WHERE relnamespace = to_regnamespace('{SCHEMA}')) THEN
     DROP SCHEMA {SCHEMA};
   END IF;
   IF to_regnamespace('{SCHEMA}') IS NULL AND to_regnamespace('{ARCHIVE}') IS NOT NULL AND NOT EXISTS (
-      SELECT FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('{ARCHIVE}')) THEN
+      SELECT FROM pg_class WHERE relnamespace = to_regnamespace('{ARCHIVE}')) THEN
     DROP SCHEMA {ARCHIVE};
   END IF;"""
 
@@ -31,7 +36,9 @@ DROP_EMPTY_SCHEMA = f"""  IF to_regnamespace('{SCHEMA}') IS NOT NULL AND NOT EXI
 def install_ledger() -> None:
     """Install the ledger. In scripts of migrations with a registry, the first revision has the functions."""
     if not _is_shared(lambda connection: read_ledger_state(connection) == LedgerState(True, ())):
-        text = block(functions=assertion() if sql.keeps_registry() and sql.is_offline() else None)
+        text = block(
+            functions=f"  {require_version()}" if sql.keeps_registry() and sql.is_offline() else None
+        )
         _do(text, DECLARE, why="the ledger, where it is missing or older")
     functions_installed()
 
@@ -76,16 +83,19 @@ def remove_ledger() -> None:
         if table != qualified("schema_record", "postgresql")
     )
     _do(
-        f"""{read}
+        f"""  {OWN_PATH_BEGINS}
+{read}
   IF used THEN
     RAISE WARNING '{KEPT}';
+    {OWN_PATH_ENDS}
     RETURN;
   END IF;
 {views}
 {routines}
 {dropped}
-{DROP_EMPTY_SCHEMA}""",
-        "  used boolean := false;\n  todo text;",
+{DROP_EMPTY_SCHEMA}
+  {OWN_PATH_ENDS}""",
+        f"  {PATH_BEFORE}\n  used boolean := false;\n  todo text;",
         why="drop the ledger, unless it has rows",
     )
     run = f"SELECT to_regclass('{qualified('run', 'postgresql')}')"
@@ -96,15 +106,18 @@ def remove_ledger() -> None:
 def remove_objects() -> None:
     run = qualified("run", "postgresql")  # a remaining ledger keeps all of its tables
     dropped = qualified("soft_drop", "postgresql")
-    drop = f"""  IF to_regclass('{dropped}') IS NULL OR to_regclass('{run}') IS NOT NULL
+    drop = f"""  {OWN_PATH_BEGINS}
+  IF to_regclass('{dropped}') IS NULL OR to_regclass('{run}') IS NOT NULL
       OR EXISTS (SELECT FROM {dropped}{_worth_keeping(dropped)}) THEN
+    {OWN_PATH_ENDS}
     RETURN;
   END IF;
 {remove_block()}
   DROP TABLE {dropped};
   DROP TABLE {qualified("object", "postgresql")};
-{DROP_EMPTY_SCHEMA}"""
-    sql.do(drop, "  todo text;", why="the registry of created objects")
+{DROP_EMPTY_SCHEMA}
+  {OWN_PATH_ENDS}"""
+    sql.do(drop, f"  {PATH_BEFORE}\n  todo text;", why="the registry of created objects")
 
 
 def _worth_keeping(table: str) -> str:

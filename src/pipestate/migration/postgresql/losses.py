@@ -8,11 +8,13 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from pipestate.database.drivers import commits_by_itself, query_driver
+from pipestate.database.postgresql import own_path
 from pipestate.ledger.functions import body_of
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.losses import Loss, LossKind, RunMemory
-from pipestate.migration.patience import commits_by_itself, driver_state, query_driver
+from pipestate.migration.patience import driver_state
 from pipestate.migration.postgresql.catalogue import (
     QUERY,
     Catalogue,
@@ -30,23 +32,26 @@ _OF_TENANT = (
     "pg_catalog.array_cat(pg_catalog.current_schemas(false)::text[], '{pipestate,pipestate_archive}')::text END"
 )
 _NAMES = (
-    "SELECT c.oid::bigint, pg_catalog.concat(n.nspname, '.', c.relname) FROM pg_catalog.pg_class c JOIN "
-    "pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p') AND c.oid >= 16384 "
-    "AND c.relpersistence <> 't'"
+    "SELECT c.oid::bigint, concat(n.nspname, '.', c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+    "WHERE c.relkind IN ('r', 'p') AND c.oid >= 16384 AND c.relpersistence <> 't'"
 )
 _SAVEPOINT = f"pipestate_step_{token_hex(4)}"  # no revision sets one of this name
 _LOCKED = (
-    "SELECT relation::bigint FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() "
-    "AND locktype = 'relation' AND mode = 'AccessExclusiveLock'"
+    "SELECT relation::bigint FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' "
+    "AND mode = 'AccessExclusiveLock'"
 )
 _NAMED = (
-    "SELECT c.oid::bigint, pg_catalog.format('%I.%I', n.nspname, c.relname) FROM pg_catalog.pg_class c JOIN "
-    "pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
+    "SELECT c.oid::bigint, format('%I.%I', n.nspname, c.relname) FROM pg_class c "
+    "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
 )
-_FIRE_DEFERRED = (
-    f"DO $fire$ DECLARE path text := pg_catalog.current_setting('search_path'); "
-    f"BEGIN {body_of('fire_deferred')}; END $fire$"
-)
+_FIRE_DEFERRED = f"""DO $fire$
+DECLARE
+  path text := pg_catalog.current_setting('search_path');
+BEGIN
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+  {body_of("fire_deferred")};
+  PERFORM set_config('search_path', path, true);
+END $fire$"""
 OUTSIDE = "locked outside the schemas of this tenant, so it was not compared"
 _NO_TRANSACTION, _NO_SAVEPOINT = "25P01", "3B001"
 
@@ -54,14 +59,14 @@ _NO_TRANSACTION, _NO_SAVEPOINT = "25P01", "3B001"
 def read_catalogue(connection: Connection) -> Catalogue:
     """Read all tables with their columns, in one query; for a tenant, those of its schemas."""
     ((schemas,),) = query_driver(connection, _OF_TENANT)
-    emptied = _emptied(query_driver(connection, body_of("written_tables")), connection)
-    if schemas is None:
-        return replace(make_catalogue(query_driver(connection, QUERY)), emptied=emptied)
-    own = make_catalogue(
-        query_driver(connection, QUERY.replace("NULL::text[]", f"{sql.literal(schemas)}::text[]"))
-    )
-    outside = {oid: name for oid, name in query_driver(connection, _NAMES) if oid not in own.tables}
-    return replace(own, outside=outside, emptied=emptied)
+    with own_path(connection, query_driver):
+        emptied = _emptied(query_driver(connection, body_of("written_tables")), connection)
+        if schemas is None:
+            return replace(make_catalogue(query_driver(connection, QUERY)), emptied=emptied)
+        of_tenant = QUERY.replace("NULL::text[]", f"{sql.literal(schemas)}::text[]")
+        own = make_catalogue(query_driver(connection, of_tenant))
+        outside = {oid: name for oid, name in query_driver(connection, _NAMES) if oid not in own.tables}
+        return replace(own, outside=outside, emptied=emptied)
 
 
 def _emptied(written: Iterable[tuple[Any, ...]], connection: Connection) -> frozenset[int]:
@@ -84,6 +89,13 @@ def compare(
     they are few, and another session may change others meanwhile.
     """
     query_driver(connection, _FIRE_DEFERRED)
+    with own_path(connection, query_driver):
+        return _compare(connection, before, memory, statements)
+
+
+def _compare(
+    connection: Connection, before: Catalogue, memory: RunMemory, statements: Sequence[str]
+) -> tuple[Catalogue, list[Loss]]:
     written = query_driver(connection, body_of("written_tables"))
     exclusive = {int(oid) for (oid,) in query_driver(connection, _LOCKED)}
     locked = exclusive | {oid for oid, *_ in written}
@@ -148,13 +160,14 @@ def prepare_statement(
     names, creates = names_beside_drop(statement)
     if not names:
         return None
-    created = {int(oid) for (oid,) in query_driver(connection, _LOCKED)} - before.tables.keys()
-    if created or creates:
-        listed = ", ".join(map(sql.literal, sorted(names)))
-        for oid, table in query_driver(connection, f"{_NAMED} AND c.relname IN ({listed})"):
-            if oid in before.tables:
-                ((rows,),) = query_driver(connection, f"SELECT pg_catalog.count(*) FROM {table}")
-                memory.copies[oid] = (rows, None if creates else created)
+    with own_path(connection, query_driver):
+        created = {int(oid) for (oid,) in query_driver(connection, _LOCKED)} - before.tables.keys()
+        if created or creates:
+            listed = ", ".join(map(sql.literal, sorted(names)))
+            for oid, table in query_driver(connection, f"{_NAMED} AND c.relname IN ({listed})"):
+                if oid in before.tables:
+                    ((rows,),) = query_driver(connection, f"SELECT count(*) FROM {table}")
+                    memory.copies[oid] = (rows, None if creates else created)
     return None
 
 
@@ -191,9 +204,7 @@ class _Comparison:
         """Say whether a table may have held rows before, or another table values of its row type."""
         kept = [table]
         if not self._had_rows(table):
-            query = (
-                f"SELECT ({body_of('kept_in')}) FROM (SELECT {table.rowtype}::pg_catalog.oid AS type) AS t"
-            )
+            query = f"SELECT ({body_of('kept_in')}) FROM (SELECT {table.rowtype}::oid AS type) AS t"
             ((found,),) = query_driver(self.connection, query)
             created = self.memory.created
             kept = [
@@ -319,11 +330,11 @@ class _Comparison:
         if there.number not in old.columns:
             query += (
                 " AND t.xmax = 0 AND t.cmin::text::bigint < (SELECT a.cmin::text::bigint FROM "
-                f"pg_catalog.pg_attribute a WHERE a.attrelid = {old.oid} AND a.attnum = {column.number})"
+                f"pg_attribute a WHERE a.attrelid = {old.oid} AND a.attnum = {column.number})"
             )
         return bool(query_driver(self.connection, query + ")")[0][0])
 
     def _count(self, table: ComparedTable, most: int) -> int:
         """Count the rows, and stop at `most`."""
-        query = f"SELECT pg_catalog.count(*) FROM (SELECT FROM {table.quoted} LIMIT {int(most)}) counted"
+        query = f"SELECT count(*) FROM (SELECT FROM {table.quoted} LIMIT {int(most)}) counted"
         return int(query_driver(self.connection, query)[0][0])

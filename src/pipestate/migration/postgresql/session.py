@@ -13,13 +13,13 @@ from alembic.runtime.migration import MigrationContext, RevisionStep
 from sqlalchemy import URL, Connection, text
 
 from pipestate.core.text import plain
-from pipestate.database.drivers import warnings_of
+from pipestate.database.connections import run_own
+from pipestate.database.drivers import is_autocommit, warnings_of
 from pipestate.ledger.state import read_ledger_state, require_trusted
 from pipestate.migration import sql
 from pipestate.migration.alembic import version_table
 from pipestate.migration.engine import LOCK_PATIENCE_S, LOCK_TIMEOUT_MS
 from pipestate.migration.failure import MigrationError, translate_errors
-from pipestate.migration.patience import is_autocommit
 from pipestate.migration.postgresql import calls
 from pipestate.migration.run import run_of
 
@@ -53,7 +53,7 @@ def report_wait(connection: Connection, otherwise: str) -> Iterator[None]:
 # again, with a growing and jittered pause, until its patience ends; then it names the blocking session.
 
 
-# "pipe", "stat" as two integers: the advisory lock that every migration of the chain takes.
+# "pipe", "stat" as two integers: the advisory lock that every migration takes.
 LOCK_KEY = (0x70697065, 0x73746174)
 # For statements that block no other session while they wait (VALIDATE); `lock_tables` and index builds have
 # their own.
@@ -106,8 +106,8 @@ def lock_tables(
     with patiently(*tables, timeout_ms=timeout_ms, patience_s=patience_s) as patience:
         names = [sql.name(table) for table in tables]
         if sql.is_offline():
-            asked = f"{_configured(timeout_ms)} ms at a time, for up to {patience_s:g} s"
-            sql.comment(f"lock {', '.join(tables) or 'them'} where needed: {asked}")
+            limits = f"{_configured(timeout_ms)} ms at a time, for up to {patience_s:g} s"
+            sql.comment(f"lock {', '.join(tables) or 'them'} where needed: {limits}")
         if in_server and not sql.keeps_registry():  # behind a gate the ledger exists, and was compared
             sql.emit(f"CALL {calls.HOME}.{calls.written_call('lock_tables', [names], options | patience)}")
         else:
@@ -162,8 +162,8 @@ def one_migration_at_a_time(
     locks = _locks(connection.scalar(TENANT))
     give_up_at = time.monotonic() + patience_s
     said = False
-    while (held := _take(connection, locks, of_transaction=of_transaction)) is not None:
-        holder = connection.execute(HOLDER, held).first()
+    while (taken := _take(connection, locks, of_transaction=of_transaction)) is not None:
+        holder = connection.execute(HOLDER, taken).first()
         who = f"pid {holder.pid}, since {holder.since or 'just now'}" if holder else "just ending"
         if time.monotonic() >= give_up_at:
             raise MigrationError(
@@ -267,10 +267,9 @@ SESSION = {
 HEAD = r"""-- Written by `alembic --sql`. Review it, then run it with psql: psql -f this-file DATABASE
 \set ON_ERROR_STOP on"""
 # Use the oid: a name in a schema that this role may not use is an error.
-_MAY_WRITE = """SELECT current_user::text AS me, pg_catalog.has_schema_privilege(n.oid, 'USAGE')
-      AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
-      AND pg_catalog.has_table_privilege(c.oid, 'INSERT') AS may
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+_MAY_WRITE = """SELECT current_user::text AS me, has_schema_privilege(n.oid, 'USAGE')
+      AND has_table_privilege(c.oid, 'SELECT') AND has_any_column_privilege(c.oid, 'INSERT') AS may
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'pipestate' AND c.relname = 'run'"""
 
 
@@ -360,13 +359,11 @@ def assert_start(migration: MigrationContext, step: RevisionStep) -> None:
 
 
 def _require_rights(connection: Connection) -> None:
-    found = connection.exec_driver_sql(_MAY_WRITE).one()
-    if not found.may:
+    ((me, may),) = run_own(connection, _MAY_WRITE)
+    if not may:
         raise MigrationError(
-            f"this database has a ledger, and the role {found.me} may not write into it, so nothing of this "
-            "revision was "
-            f'run: GRANT USAGE ON SCHEMA pipestate TO "{found.me}"; GRANT SELECT, INSERT ON pipestate.run, '
-            f'pipestate.result TO "{found.me}"'
+            f"the role {me} may not record in the ledger of this database, so nothing of this revision was run. "
+            f"As its owner: CALL pipestate.grant_migrating({sql.literal(me)})"
         )
 
 

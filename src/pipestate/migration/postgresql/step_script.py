@@ -59,22 +59,22 @@ _OPEN = """DO $open$ BEGIN  -- until end_revision has judged it, COMMIT fails
         FOR EACH ROW EXECUTE FUNCTION pg_catalog.suppress_redundant_updates_trigger();
       ALTER TABLE pg_temp.pipestate_open ENABLE ALWAYS TRIGGER replica; END IF; END IF;
   INSERT INTO pg_temp.pipestate_open VALUES ({0}), ({0}); END $open$;"""
-_TELLING = re.compile(r"(?is)\btruncate\b|\balter\b[^;]*\btype\b[^;]*\busing\b")
+_DESCRIBES_LOSS = re.compile(r"(?is)\btruncate\b|\balter\b[^;]*\btype\b[^;]*\busing\b")
 _COMMITS = re.compile(r"(?is)\s*DO\b.*\bcommit\b")
 _LONGEST_TEXT = 2_000
 
 
 def write_step(
-    run: GuardedRun, migration: MigrationContext, step: RevisionStep, body: Callable[[], None]
+    run: GuardedRun, migration: MigrationContext, step: RevisionStep, change: Callable[[], None]
 ) -> None:
     """Write a step between the two calls that compare it; a revision with a gate relies on that gate."""
     script = GuardedScript(run, migration, step)
     if step.is_upgrade and read_gates(Path(step.revision.path)):
         run_of(migration).has_script_functions = False  # after a gate a client may have a new session
-        body()
+        change()
         script.record("pipestate.record_revision", None)
     else:
-        script.write(body)
+        script.write(change)
         procedure = "pipestate.record_revision" if script.has_ledger else "pg_temp.pipestate_record"
         script.record(procedure, force_reason())
 
@@ -91,8 +91,8 @@ class GuardedScript:
         self.has_committed = False
         self.has_ledger = _ledger_stays(migration, step)
 
-    def write(self, body: Callable[[], None]) -> None:
-        """Write the body; compare before each of its commits."""
+    def write(self, change: Callable[[], None]) -> None:
+        """Write the change; compare before each of its commits."""
         if self.has_ledger:
             write_requirement()
         elif not run_of(self.migration).has_script_functions:
@@ -101,7 +101,7 @@ class GuardedScript:
                 self._output(statement)
         with self._heard():
             self._begin()
-            body()
+            change()
             self._end()
 
     def record(self, procedure: str, reason: str | None) -> None:
@@ -166,7 +166,7 @@ class GuardedScript:
                 output(text)
                 return
             kind = self._kind(text)
-            if _TELLING.search(text):
+            if _DESCRIBES_LOSS.search(text):
                 self.statements.append(text.strip()[:_LONGEST_TEXT])
             names, creates = names_beside_drop(text)
             if names:
@@ -273,7 +273,7 @@ class GuardedScript:
 
 @cache
 def definitions() -> tuple[str, ...]:
-    """Read the statements that create the same routines in a script's session, for a chain without ledger."""
+    """Read the statements that create the same routines in a script's session, for migrations without a ledger."""
     known = {routine.name: routine.statement for routine in routines()}
     record = (files("pipestate.migration") / "script.postgresql.sql").read_text(encoding="utf-8")
     return (

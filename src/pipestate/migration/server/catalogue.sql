@@ -17,41 +17,41 @@ SELECT c.oid::bigint AS oid,
        c.relname::text AS name,
        c.relfilenode::bigint AS filenode,
        CASE WHEN c.reltuples > 0 THEN c.reltuples
-            ELSE coalesce(nullif(pg_catalog.pg_stat_get_live_tuples(c.oid), 0), -1) END::float8 AS rows,
+            ELSE coalesce(nullif(pg_stat_get_live_tuples(c.oid), 0), -1) END::float8 AS rows,
        CASE WHEN c.relkind <> 'r' THEN 0
             WHEN l.relation IS NOT NULL THEN -1
-            ELSE coalesce(pg_catalog.pg_relation_size(c.oid), 0) END AS bytes,
+            ELSE coalesce(pg_relation_size(c.oid), 0) END AS bytes,
        coalesce(i.inhparent, 0)::bigint AS parent,
        coalesce(e.refobjid, 0)::bigint AS extension,
        c.reltype::bigint AS rowtype,
        coalesce(a.columns, '') AS columns
-FROM pg_catalog.pg_class c
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN pg_catalog.pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
-LEFT JOIN pg_catalog.pg_depend e
-  ON e.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass AND e.deptype = 'e'
-  AND e.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND e.objid = c.oid
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_inherits i ON i.inhrelid = c.oid AND c.relispartition
+LEFT JOIN pg_depend e
+  ON e.refclassid = 'pg_extension'::regclass AND e.deptype = 'e'
+  AND e.classid = 'pg_class'::regclass AND e.objid = c.oid
 LEFT JOIN (
-  SELECT DISTINCT relation FROM pg_catalog.pg_locks
-  WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_catalog.pg_backend_pid()
-    AND database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())
+  SELECT DISTINCT relation FROM pg_locks
+  WHERE locktype = 'relation' AND mode = 'AccessExclusiveLock' AND pid <> pg_backend_pid()
+    AND database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 ) l ON l.relation = c.oid
 CROSS JOIN LATERAL (
-  SELECT pg_catalog.string_agg(attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
-           || pg_catalog.translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
-  FROM pg_catalog.pg_attribute
+  SELECT string_agg(attnum || ' ' || atttypid || ' ' || atttypmod || ' ' || atthasmissing::int || ' '
+           || translate(attname, E'\n', ' '), E'\n' ORDER BY attnum) AS columns
+  FROM pg_attribute
   WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
 ) a
 WHERE c.relkind IN ('r', 'p', 'c') AND c.relpersistence <> 't'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
   AND (schemas IS NULL OR n.nspname::text = ANY (schemas) OR c.oid IN (
-    SELECT h.inhrelid FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class p ON p.oid = h.inhparent
-    JOIN pg_catalog.pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
+    SELECT h.inhrelid FROM pg_inherits h JOIN pg_class p ON p.oid = h.inhparent
+    JOIN pg_namespace s ON s.oid = p.relnamespace WHERE s.nspname::text = ANY (schemas)))
 UNION ALL
 SELECT t.oid::bigint, 'd', n.nspname::text, t.typname::text, t.typtypmod, 0, 0, t.typbasetype::bigint, 0, 0, ''
-FROM pg_catalog.pg_type t JOIN pg_catalog.pg_namespace n ON n.oid = t.typnamespace
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE t.typtype = 'd' AND n.nspname <> 'information_schema'
 UNION ALL
 SELECT x.oid::bigint, 'x', '', x.extname::text, 0, 0, 0, 0, 0, 0, ''
-FROM pg_catalog.pg_extension x
+FROM pg_extension x
 $$;

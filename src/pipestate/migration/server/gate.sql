@@ -19,18 +19,17 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WHERE s.name <> 'pg_catalog' AND NOT starts_with(s.name::text, 'pg_temp_')), 'pg_temp')
 $$;
 
--- Refuse a revision, up or down, in a session where somebody else could answer in the server's place.
-CREATE OR REPLACE PROCEDURE pipestate.require_session(revision text, path name[], force text DEFAULT NULL)
+-- Refuse a revision, up or down, whose tables or expressions another role could replace.
+CREATE OR REPLACE PROCEDURE pipestate.require_session(revision text, path name[], names text, force text DEFAULT NULL)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  planted text := pipestate.planted(pipestate.safe_path(path));
-  said text := format('somebody else has put names of the server''s, a table in front of its namesake, or a schema of this role''s name, '
-    'on the search path: %s. It may be read instead of what was meant, so nothing of revision %s is done: drop them, or take them '
-    'off the path', planted, revision);
+  found text := pipestate.impostors(path::text[], names);
+  said text := format('revision %s uses what another role has put on the search path in the place of others: %s. Nothing of it was '
+    'done. Drop that, or take its schema off the path', revision, found);
 BEGIN
   -- Definitions are read and written as text, which these settings would change.
   PERFORM set_config('standard_conforming_strings', 'on', false), set_config('quote_all_identifiers', 'off', false);
-  IF planted IS NULL THEN RETURN; END IF;
+  IF found IS NULL THEN RETURN; END IF;
   IF force IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = said;
   END IF;
@@ -43,7 +42,7 @@ CREATE OR REPLACE PROCEDURE pipestate.begin_gate(
   revision text, runbook text, phase text, tables text[], path name[], timeout text,
   may_be_gone boolean DEFAULT false, version_table text DEFAULT NULL, starts_at text[] DEFAULT NULL,
   sha256 text DEFAULT NULL, files text DEFAULT '', actor text DEFAULT NULL, force text DEFAULT NULL,
-  enforce boolean DEFAULT true, undo text DEFAULT NULL, mark text DEFAULT NULL, step integer DEFAULT NULL)
+  enforce boolean DEFAULT true, undo text DEFAULT NULL, token text DEFAULT NULL, step integer DEFAULT NULL)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on AS $$
 DECLARE
@@ -53,11 +52,11 @@ DECLARE
   relation regclass;
   relations oid[] := '{}';
 BEGIN
-  IF mark IS NOT NULL THEN  -- of the revision before, in the same script
-    CALL pipestate.require_step(mark, step);
+  IF token IS NOT NULL THEN  -- of the revision before, in the same script
+    CALL pipestate.require_step(token, step);
   END IF;
   PERFORM set_config('pipestate.gate', '', true), set_config('pipestate.gate_state', '', true);
-  CALL pipestate.require_session(revision, path, force);
+  CALL pipestate.require_session(revision, path, array_to_string(tables, ' '), force);
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision %s needs READ COMMITTED, and this transaction is %s: '
       'its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change '
@@ -113,22 +112,23 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Evaluate one check of the phase, where there are rows to lose, and remember it for the pass under the lock.
--- `number` counts the checks of this gate; `again` says that a late write could turn this one.
+-- `number` counts the checks of this gate; `again` says that a late write could turn this one; a query of ours, as that of a sign-off,
+-- does not look at the project's search path.
 CREATE OR REPLACE PROCEDURE pipestate.evaluate_check(
   revision text, number integer, check_id text, required text, source text, query text,
-  again boolean DEFAULT false, level text DEFAULT 'block')
+  again boolean DEFAULT false, level text DEFAULT 'block', is_ours boolean DEFAULT false)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   state jsonb := pipestate.gate_state(revision, 'first');
   task jsonb := jsonb_build_object('check_id', check_id, 'required', required, 'source', source, 'query', query,
-    'again', again, 'level', level);
+    'again', again, 'level', level, 'path', CASE WHEN is_ours THEN 'pg_catalog, pg_temp' END);
 BEGIN
   IF jsonb_array_length(state -> 'checks') <> number - 1 THEN
     PERFORM pipestate.gate_state(revision, 'broken off');
   END IF;
   state := jsonb_set(state, '{checks}', (state -> 'checks') || jsonb_build_array(task));
   IF (state ->> 'filled')::boolean THEN
-    state := jsonb_set(state, '{results}', (state -> 'results') || pipestate.evaluate(task, state ->> 'path', state ->> 'files'));
+    state := jsonb_set(state, '{results}', (state -> 'results') || pipestate.evaluate(task, coalesce(task ->> 'path', state ->> 'path'), state ->> 'files'));
   END IF;
   PERFORM set_config('pipestate.gate_state', state::text, true);
 END $$;
@@ -147,7 +147,7 @@ BEGIN
   IF (state ->> 'filled')::boolean THEN
     state := pipestate.settle_gate(state, true);
   END IF;
-  PERFORM set_config('pipestate.gate_state', (state || jsonb_build_object('pass', 'judged', 'held', ARRAY(SELECT l.relation::bigint
+  PERFORM set_config('pipestate.gate_state', (state || jsonb_build_object('pass', 'judged', 'locked', ARRAY(SELECT l.relation::bigint
       FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock')))::text, true),
     set_config('pipestate.others', CASE WHEN (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL
       THEN pipestate.others(state -> 'of_tenant')::text ELSE '{}' END, true);
@@ -171,18 +171,18 @@ BEGIN
   END LOOP;
   FOR task IN SELECT jsonb_array_elements(state -> 'checks') LOOP
     IF filled AND ((task ->> 'again')::boolean OR NOT (state ->> 'filled')::boolean) THEN
-      -- The time of this call is over: nothing more is asked while everybody waits for the lock.
+      -- The time of this call is over: nothing more is evaluated while everybody waits for the lock.
       results := results || CASE WHEN results #>> '{-1,message}' ~ '^(took longer|was cancelled)'
         THEN results -> -1 || jsonb_build_object('check_id', task -> 'check_id', 'required', task -> 'required',
                'source', task -> 'source', 'level', task -> 'level', 'duration_ms', 0)
-        ELSE pipestate.evaluate(task, state ->> 'path', state ->> 'files') END;
+        ELSE pipestate.evaluate(task, coalesce(task ->> 'path', state ->> 'path'), state ->> 'files') END;
     END IF;
   END LOOP;
   PERFORM set_config('pipestate.gate_state', (state || jsonb_build_object('pass', 'second', 'results', results,
     'late', filled AND NOT (state ->> 'filled')::boolean, 'filled', filled))::text, true);
 END $$;
 
--- Judge the pass under the lock and leave the mark: until the end of this transaction the gate is passed.
+-- Judge the pass under the lock and leave the token: until the end of this transaction the gate is passed.
 CREATE OR REPLACE PROCEDURE pipestate.pass_gate(revision text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -208,11 +208,11 @@ BEGIN
   END IF;
   -- What this gate has locked is its own; what the revision had locked before it is not.
   PERFORM set_config('pipestate.others', (others - ARRAY(SELECT l.relation::text FROM pg_locks l WHERE l.pid = pg_backend_pid()
-      AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND NOT state -> 'held' @> to_jsonb(l.relation::bigint)
+      AND l.locktype = 'relation' AND l.mode = 'AccessExclusiveLock' AND NOT state -> 'locked' @> to_jsonb(l.relation::bigint)
     UNION ALL SELECT f::oid::text FROM jsonb_array_elements_text(state -> 'relations') AS r, pipestate.family(r::oid::regclass) AS f))::text, true);
 END $$;
 
--- Decide and record: refuse where a blocking check does not hold or none was asked, unless the gate is forced or not enforced.
+-- Decide and record: refuse where a blocking check did not pass or none applied, unless the gate is forced or not enforced.
 CREATE OR REPLACE FUNCTION pipestate.settle_gate(state jsonb, whole boolean) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
 SET standard_conforming_strings = on AS $$
@@ -229,7 +229,7 @@ DECLARE
   failing jsonb := (SELECT coalesce(jsonb_agg(r -> 'check_id'), '[]') FROM jsonb_array_elements(state -> 'results') AS r
     WHERE r ->> 'outcome' <> 'passed' AND r ->> 'level' = 'block');
 BEGIN
-  wrong := coalesce(wrong, E'\n  none of its checks applies here and blocks: nothing to ask is closed');
+  wrong := coalesce(wrong, E'\n  none of its checks applies here and blocks, so it stays closed: add one to its phase');
   IF is_closed AND NOT is_forced AND is_enforced THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate %s is closed, so this transaction is rolled back; earlier COMMITs stay:%s -- '
       'to look closer: pipestate verify %s --phase %s', gate, wrong, state ->> 'runbook', state ->> 'phase');

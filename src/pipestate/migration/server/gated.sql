@@ -7,13 +7,13 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Refuse what destroys something where the gate of this revision was not passed in this transaction, or has not locked it.
-CREATE OR REPLACE PROCEDURE pipestate.require_mark(revision text, relations regclass[], what text)
+CREATE OR REPLACE PROCEDURE pipestate.require_token(revision text, relations regclass[], what text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   relation regclass;
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM revision THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s destroys something, and no gate was asked for it: call it inside '
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s destroys something, and no gate was passed for it: call it inside '
       '`with gate(...)`, or make the revision a Contract', what);
   END IF;
   FOREACH relation IN ARRAY relations LOOP
@@ -79,21 +79,29 @@ BEGIN
 END $$;
 
 -- Run one statement of a script behind a gate. It does nothing where the gate was not passed in this transaction, or the
--- statement before it failed: each leaves its number. The search_path is the caller's, so every name here is qualified.
+-- statement before it failed: each leaves its number. The statement runs on the project's search_path.
 CREATE OR REPLACE PROCEDURE pipestate.gated(revision text, step integer, VARIADIC lines text[])
 LANGUAGE plpgsql AS $$
-DECLARE
-  undone CONSTANT text := 'nothing was lost so far';
 BEGIN
   CALL pipestate.require_step(revision, step);
   EXECUTE pg_catalog.array_to_string(lines, E'\n');
+  CALL pipestate.end_step(revision, step);
+END $$;
+
+-- Refuse what a statement has destroyed outside its gate, and leave its number.
+CREATE OR REPLACE PROCEDURE pipestate.end_step(
+  revision text, step integer, path text DEFAULT pg_catalog.current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  undone CONSTANT text := 'nothing was lost so far';
+BEGIN
   BEGIN  -- only to see what deferred triggers would do: they run with the version row, and may complain until then
-    CALL pipestate.require_others(revision);
+    CALL pipestate.require_others(revision, path);
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = undone;
   EXCEPTION WHEN OTHERS THEN
-    IF sqlstate OPERATOR(pg_catalog.=) 'PSTAT' AND sqlerrm OPERATOR(pg_catalog.<>) undone THEN RAISE; END IF;
+    IF sqlstate = 'PSTAT' AND sqlerrm <> undone THEN RAISE; END IF;
   END;
-  PERFORM pg_catalog.set_config('pipestate.step', pg_catalog.concat(revision, '/', step), true);
+  PERFORM set_config('pipestate.step', concat(revision, '/', step), true);
 END $$;
 
 -- Refuse a statement whose gate was not passed in this transaction, or that does not follow the one before it.
@@ -108,13 +116,13 @@ BEGIN
 END $$;
 
 -- Go on with a revision after a gate, in a new transaction or behind another revision: only where all before it is done.
-CREATE OR REPLACE PROCEDURE pipestate.go_on(mark text, version_table text, heads text[], path name[])
+CREATE OR REPLACE PROCEDURE pipestate.go_on(token text, version_table text, heads text[], path name[])
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF pipestate.versions(version_table, array_to_string(ARRAY(SELECT quote_ident(s::text) FROM unnest('pg_catalog'::name || path) AS s
        WHERE NOT starts_with(s::text, 'pg_temp_')) || 'pg_temp'::text, ', ')) IS DISTINCT FROM heads THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'what comes before this revision was not done, so it does nothing';
   END IF;
-  PERFORM set_config('pipestate.gate', mark, true), set_config('pipestate.others', '', true),
+  PERFORM set_config('pipestate.gate', token, true), set_config('pipestate.others', '', true),
     pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
 END $$;

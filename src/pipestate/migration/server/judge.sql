@@ -1,24 +1,24 @@
 -- Run the deferred triggers of the project now, on its own search_path: at COMMIT nobody would compare what they drop. Keys
--- stay deferred. The guard runs the body as a block of its own, so every name is qualified.
+-- stay deferred. The guard runs the same text as a block of its own.
 CREATE OR REPLACE FUNCTION pipestate.fire_deferred(path text) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  named text;
-  mode text;
+  statement text;
 BEGIN
-  FOR mode, named IN
-    SELECT m.mode, pg_catalog.string_agg(pg_catalog.concat(pg_catalog.quote_ident(n.nspname), '.', pg_catalog.quote_ident(c.conname)), ', ')
-      FROM pg_catalog.pg_constraint c JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.connamespace
+  FOR statement IN
+    SELECT concat_ws(' ', 'SET CONSTRAINTS', string_agg(format('%I.%I', n.nspname, c.conname), ', '), m.mode)
+      FROM pg_constraint c JOIN pg_namespace n ON n.oid = c.connamespace
      CROSS JOIN (VALUES (1, 'IMMEDIATE'), (2, 'DEFERRED')) AS m (place, mode)
-     WHERE c.contype OPERATOR(pg_catalog.=) 't' AND c.condeferrable
-       AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')  -- else this role cannot name it
-       AND (m.place OPERATOR(pg_catalog.=) 1 OR c.condeferred AND NOT EXISTS (  -- a namesake that waits for nothing is an error
-             SELECT FROM pg_catalog.pg_constraint o WHERE o.connamespace OPERATOR(pg_catalog.=) c.connamespace
-                AND o.conname OPERATOR(pg_catalog.=) c.conname AND NOT o.condeferrable))
+     WHERE c.contype = 't' AND c.condeferrable
+       AND has_schema_privilege(n.oid, 'USAGE')  -- else this role cannot name it
+       AND (m.place = 1 OR c.condeferred AND NOT EXISTS (  -- a namesake that waits for nothing is an error
+             SELECT FROM pg_constraint o WHERE o.connamespace = c.connamespace
+                AND o.conname = c.conname AND NOT o.condeferrable))
      GROUP BY m.place, m.mode ORDER BY m.place
   LOOP
-    PERFORM pg_catalog.set_config('search_path', path, true);
-    EXECUTE pg_catalog.concat_ws(' ', 'SET CONSTRAINTS', named, mode);
+    PERFORM set_config('search_path', path, true);
+    EXECUTE statement;
+    PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
   END LOOP;
 END $$;
 
@@ -64,30 +64,30 @@ END $$;
 CREATE OR REPLACE FUNCTION pipestate.kept_in(type oid) RETURNS bigint[]
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   WITH RECURSIVE holder (held, relation) AS (
-    SELECT type, 0::pg_catalog.oid
+    SELECT type, 0::oid
     UNION
-    SELECT coalesce(c.reltype, d.objid), coalesce(c.oid, 0::pg_catalog.oid)
-      FROM holder h JOIN pg_catalog.pg_depend d ON d.refclassid = 'pg_catalog.pg_type'::pg_catalog.regclass AND d.refobjid = h.held
-      LEFT JOIN pg_catalog.pg_class c ON d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND c.oid = d.objid
-     WHERE c.oid IS NOT NULL OR d.classid = 'pg_catalog.pg_type'::pg_catalog.regclass
+    SELECT coalesce(c.reltype, d.objid), coalesce(c.oid, 0::oid)
+      FROM holder h JOIN pg_depend d ON d.refclassid = 'pg_type'::regclass AND d.refobjid = h.held
+      LEFT JOIN pg_class c ON d.classid = 'pg_class'::regclass AND c.oid = d.objid
+     WHERE c.oid IS NOT NULL OR d.classid = 'pg_type'::regclass
   )
-  SELECT pg_catalog.array_agg(h.relation::bigint) FROM holder h WHERE h.relation <> 0::pg_catalog.oid
+  SELECT array_agg(h.relation::bigint) FROM holder h WHERE h.relation <> 0::oid
 $$;
 
 -- List the tables that this transaction has written: whether rows were deleted, and the root of the partitions. Only the ledger and a
 -- table that has a version_num alone, which is Alembic's, are left out. Without counters every written table may have lost rows.
 CREATE OR REPLACE FUNCTION pipestate.written_tables() RETURNS TABLE (oid bigint, has_deleted boolean, root text)
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT c.oid::bigint, pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_catalog.current_setting('track_counts') = 'off',
-         (SELECT pg_catalog.format('%I.%I', s.nspname, r.relname) FROM pg_catalog.pg_class r
-            JOIN pg_catalog.pg_namespace s ON s.oid = r.relnamespace WHERE r.oid = coalesce(pg_catalog.pg_partition_root(c.oid), c.oid))
-    FROM (SELECT DISTINCT relation FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() AND locktype = 'relation'
+  SELECT c.oid::bigint, pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR current_setting('track_counts') = 'off',
+         (SELECT format('%I.%I', s.nspname, r.relname) FROM pg_class r
+            JOIN pg_namespace s ON s.oid = r.relnamespace WHERE r.oid = coalesce(pg_partition_root(c.oid), c.oid))
+    FROM (SELECT DISTINCT relation FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation'
              AND mode = 'RowExclusiveLock' AND relation >= 16384) l
-    JOIN pg_catalog.pg_class c ON c.oid = l.relation AND c.relkind = 'r' AND c.relpersistence <> 't'
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace AND n.nspname NOT IN ('pipestate', 'pipestate_archive')
-   WHERE (pg_catalog.pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_catalog.pg_stat_get_xact_tuples_inserted(c.oid) > 0
-          OR pg_catalog.current_setting('track_counts') = 'off')
-     AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+    JOIN pg_class c ON c.oid = l.relation AND c.relkind = 'r' AND c.relpersistence <> 't'
+    JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname NOT IN ('pipestate', 'pipestate_archive')
+   WHERE (pg_stat_get_xact_tuples_deleted(c.oid) > 0 OR pg_stat_get_xact_tuples_inserted(c.oid) > 0
+          OR current_setting('track_counts') = 'off')
+     AND EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
                     AND a.attname <> 'version_num')
 $$;
 

@@ -1,5 +1,5 @@
--- Lock tables until the end of the transaction without stopping the traffic: ask for all of them with a short timeout,
--- give everything back where one is not available, pause, ask again; when patience ends, say who holds it.
+-- Lock tables until the end of the transaction without stopping the traffic: request all of them with a short timeout,
+-- give everything back where one is not available, pause, request again; when patience ends, say who holds it.
 CREATE OR REPLACE PROCEDURE pipestate.lock_relations(
   the_tables regclass[], the_names text, the_mode text, the_timeout_ms integer, the_patience_s double precision)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -32,11 +32,11 @@ BEGIN
                ELSE format('pid %s (%s) holds it: %s', a.pid,
                            coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
         INTO holders
-        FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
-        LEFT JOIN (pg_catalog.pg_locks x JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = x.transactionid)
+        FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+        LEFT JOIN (pg_locks x JOIN pg_prepared_xacts p ON p.transaction = x.transactionid)
           ON l.pid IS NULL AND x.pid IS NULL AND x.virtualtransaction = l.virtualtransaction
-       WHERE l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
-         AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+       WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid() AND (a.pid IS NOT NULL OR p.gid IS NOT NULL)
+         AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
          AND l.relation = ANY (the_tables);
     END;
     IF clock_timestamp() >= give_up_at THEN

@@ -1,7 +1,7 @@
 -- Find the type of an array's elements; any other type is itself.
 CREATE OR REPLACE FUNCTION pipestate.element_type(type oid) RETURNS oid
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT coalesce((SELECT t.typelem FROM pg_catalog.pg_type t WHERE t.oid = type AND t.typcategory = 'A' AND t.typelem <> 0), type)
+  SELECT coalesce((SELECT t.typelem FROM pg_type t WHERE t.oid = type AND t.typcategory = 'A' AND t.typelem <> 0), type)
 $$;
 
 -- Say whether a change between two base types can lose silently.

@@ -261,7 +261,7 @@ BEGIN
   END IF;
   RETURN NEW;
 EXCEPTION WHEN OTHERS THEN
-  PERFORM pg_catalog.nextval(%5$s::oid::regclass);
+  PERFORM nextval(%5$s::oid::regclass);
   RETURN NEW;
 END$f$, mark, format('num_nonnulls(%s) > 0', watched),
       CASE WHEN the_derived = '{}' THEN 'false' WHEN the_changed_at IS NULL THEN 'true' ELSE format('NEW.%I::timestamptz >= %L::timestamptz', the_changed_at,

@@ -69,8 +69,8 @@ BEGIN
     INSERT INTO pipestate.run (event, actor, reason, dropped, database)
     VALUES ('drop', session_user, reason, dropped, pipestate.this_database());
   EXCEPTION WHEN insufficient_privilege THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s loses %s, and %s may not record its reason: GRANT USAGE ON SCHEMA '
-      'pipestate and INSERT ON pipestate.run TO %3$I', tg_tag, named, current_user);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s loses %s, and %s may not record its reason. As the owner of the '
+      'ledger: CALL pipestate.grant_recording(%3$L)', tg_tag, named, current_user);
   END;
   -- One reason is for one transaction, also where it was SET for the session.
   PERFORM set_config('pipestate.reason', '', false), set_config('pipestate.reason', reason, true);

@@ -373,14 +373,14 @@ BEGIN
 END
 $$;
 
--- Refuse to drop for good what a publication sends, unless the contract insists on a signed backup.
+-- Refuse to drop for good what a publication sends, unless a signed backup must pass for the contract.
 CREATE OR REPLACE FUNCTION pipestate.require_backup(the_relation regclass, the_numbers smallint[], has_backup boolean) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   publications text := pipestate.publications_of(the_relation, the_numbers);
 BEGIN
   IF publications IS NOT NULL AND NOT has_backup THEN
-    PERFORM pipestate.refuse(format('%s is published by %s, and keep=False drops for good: the contract must insist on the '
+    PERFORM pipestate.refuse(format('%s is published by %s, and keep=False drops for good: must_pass of the contract must name the '
       'sign-off backup-taken', the_relation, publications));
   END IF;
 END

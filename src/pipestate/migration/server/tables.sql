@@ -69,20 +69,20 @@ DECLARE
 BEGIN
   IF relation IS NULL THEN RETURN; END IF;
   IF NOT (kind = 'r' OR (kind = 'p' AND may_be_partitioned)) THEN
-    fault := pg_catalog.format('%s exists, but is %s: rename it, or point the chain at another database or search_path', the_table,
+    fault := pg_catalog.format('%s exists, but is %s: rename it, or point the migrations at another database or search_path', the_table,
       CASE WHEN may_be_partitioned THEN 'no table (a view)' ELSE 'not a plain table (a view, or partitioned)' END);
   END IF;
   SELECT pg_catalog.string_agg(c, ', ') INTO found_text FROM pg_catalog.unnest(the_columns) AS c
    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname::text = c AND NOT a.attisdropped);
   IF fault IS NULL AND found_text IS NOT NULL THEN
     fault := pg_catalog.format('%s exists, but without %s: it is another table of that name. Rename it, '
-      'or point the chain at another database or search_path', the_table, found_text);
+      'or point the migrations at another database or search_path', the_table, found_text);
   END IF;
   SELECT pg_catalog.string_agg(pg_catalog.format('of %s is %s', a.attname, pg_catalog.format_type(a.atttypid, NULL)), ', ' ORDER BY a.attnum)
     INTO found_text FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
    WHERE a.attrelid = relation AND a.attname::text = ANY (the_times) AND NOT a.attisdropped AND t.typcategory <> 'D';
   IF fault IS NULL AND found_text IS NOT NULL THEN  -- which zone a text means, nobody knows
-    fault := pg_catalog.format('%1$s exists, but the type %2$s, and the chain compares them with the clock: give them a time''s, as in '
+    fault := pg_catalog.format('%1$s exists, but the type %2$s, and the migrations compare them with the clock: give them a time''s, as in '
       'ALTER TABLE %1$s ALTER COLUMN %3$I TYPE timestamptz USING %3$I::timestamptz, then run the same again',
       the_table, found_text, the_times[1]);
   END IF;
@@ -105,7 +105,7 @@ BEGIN
       pg_catalog.array_to_string(the_unique, ', '));
   END IF;
   IF fault IS NULL AND pipestate.holds(pg_catalog.format('EXISTS (SELECT FROM %s WHERE %I IS NULL)', the_table, the_key)) THEN
-    fault := pg_catalog.format('%s has rows without a %s, by which the chain finds rows: give them one or delete them, then run the same again',
+    fault := pg_catalog.format('%s has rows without a %s, by which the migrations find rows: give them one or delete them, then run the same again',
       the_table, the_key);
   END IF;
   IF fault IS NOT NULL THEN
