@@ -67,15 +67,16 @@ def add_checks(project: Project, values: list[str], columns: str, require: str) 
     [("{} AS at, 0 AS n", "n = 0"), ("0 AS n, {} AS at", "n = 0"), ("{} AS at", "rows = 1")],
     ids=["beside what is compared", "behind it", "where rows are counted"],
 )
-def test_a_value_that_cannot_be_read_is_errored_and_the_others_are_not(
+def test_a_value_that_no_client_can_hold_changes_no_verdict(
     approved: Project, columns: str, require: str
 ) -> None:
+    """The server judges; the client shows what it can."""
     odd = add_checks(approved, UNREADABLE, columns, require)
     done = approved.pipestate("verify", "--json")
     assert "Traceback" not in done.stderr, done.stderr
     found = {name: check["outcome"] for name, check in verdicts(done).items()}
-    assert found == {"quiet": "passed", "approved": "passed", **dict.fromkeys(odd, "errored")}, odd
-    assert done.returncode == 3
+    assert found == {"quiet": "passed", "approved": "passed", **dict.fromkeys(odd, "passed")}, odd
+    assert done.returncode == 0
 
 
 def test_an_odd_value_is_a_verdict_and_json(approved: Project) -> None:
@@ -113,8 +114,8 @@ def test_a_value_in_a_view_that_cannot_be_read_stops_no_status(approved: Project
     assert f"v{len(UNREADABLE) - 1}" in done.stdout
 
 
-def test_a_value_that_cannot_be_read_keeps_the_gate_of_a_migration_closed(approved: Project) -> None:
-    odd = add_checks(approved, UNREADABLE, "{} AS at, 0 AS n", "n = 0")
+def test_a_value_that_no_client_can_hold_opens_no_gate_of_a_migration(approved: Project) -> None:
+    odd = add_checks(approved, UNREADABLE, "{} AS at, 1 AS n", "n = 0")
     assert_refused(approved.alembic("upgrade", "head"), approved.database, *(f"{name}: " for name in odd))
 
 
@@ -274,8 +275,8 @@ def test_values_that_do_not_fit_into_memory_are_a_verdict(gated: Project, rows: 
     with gated.running("-c", WITHIN) as process:
         done = finish(process)
     assert "Traceback" not in done.stderr, done.stderr
-    assert done.returncode == 3, done.stderr
+    assert done.returncode == 1, done.stderr
     found = json.loads(done.stdout)["runbooks"][0]["phases"][0]["checks"]
     (more,) = (check for check in found if check["id"] == "more")
-    assert more["outcome"] == "errored"
-    assert "memory" in more["message"]
+    assert (more["outcome"], more["observed"]) == ("failed", {"rows": rows})
+    assert "memory" in more["evidence"][0]["error"]

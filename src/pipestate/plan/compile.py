@@ -19,6 +19,7 @@ from pipestate.runbook.criterion import ROWS, Comparison, Requirement, literal
 from pipestate.runbook.model import POSTGRESQL, SQLITE, Check, SignOff
 from pipestate.runbook.variants import as_read_by
 
+QUERY = "{query}"
 LONGEST = 80  # characters of a text in a message
 SEVERAL = (
     "the query returned more than one row; comparing a column needs exactly one: aggregate in the query, "
@@ -39,30 +40,36 @@ _LEDGER = re.compile(r"(?i)\bpipestate[._]")
 
 @dataclass(frozen=True, slots=True)
 class CompiledCheck:
-    """A check as its statements: `verdict`, and `evidence` for a failure; `shows_own_rows` if that is its own query.
+    """A check as its statements: a verdict, which is the query within its frame, and `evidence` for a failure.
 
-    `columns` are those that the criterion names. A query of ours reads the ledger alone.
+    `shows_own_rows` says that the evidence is the query itself. `columns` are those that the criterion names. A query
+    of ours reads the ledger alone.
     """
 
-    verdict: str
+    query: str
+    frame: str
     evidence: str | None
     columns: tuple[str, ...] = ()
     counts_rows: bool = False
     shows_own_rows: bool = False
     is_ours: bool = False
 
+    @property
+    def verdict(self) -> str:
+        return self.frame.replace(QUERY, self.query, 1)
+
 
 def compile_check(check: Check | SignOff, dialect: str, *, runbook: str, phase: str) -> CompiledCheck:
     """Compile a check for an engine; a sign-off is one that counts people in the ledger."""
     if isinstance(check, SignOff):
         return _compile_sign_off(check, dialect, runbook, phase)
-    verdict = compile_criterion(as_read_by(dialect, check.sql), check.require, dialect)
+    query, frame = as_read_by(dialect, check.sql), compile_criterion(check.require, dialect, check.sql)
     explained = check.evidence_for(dialect)
     own = explained is None or check.require.shows_own_rows
     rows = check.sql if check.require.counts_rows else None
     evidence = rows if own or explained is None else explained.sql
     names = tuple(each.column for each in check.require.comparisons)
-    return CompiledCheck(verdict, evidence, names, ROWS in names, own)
+    return CompiledCheck(query, frame, evidence, names, ROWS in names, own)
 
 
 FOR_GOOD = timedelta(days=3650)  # a sign-off with this validity never expires in practice
@@ -92,7 +99,7 @@ def _compile_sign_off(signoff: SignOff, dialect: str, runbook: str, phase: str) 
         f"  AND age_seconds < {seconds}) AS signed"
     )
     evidence = f"SELECT person, signed_at, note {signed} ORDER BY signed_at DESC LIMIT 3"
-    return CompiledCheck(as_read_by(dialect, verdict), evidence, is_ours=True)
+    return CompiledCheck("", as_read_by(dialect, verdict), evidence, is_ours=True)
 
 
 class Dialect(Protocol):
@@ -113,22 +120,23 @@ class Dialect(Protocol):
     UNOBSERVED: str
 
 
-def compile_criterion(sql: str, require: Requirement, dialect: str) -> str:
-    """Write the SELECT that judges a query by a criterion."""
+def compile_criterion(require: Requirement, dialect: str, query: str = "") -> str:
+    """Write the SELECT that judges a query by a criterion; it has `{query}` in the query's place."""
     counted = [each for each in require.comparisons if each.column == ROWS]
     compared = [each for each in require.comparisons if each.column != ROWS]
     if compared:
-        return _compare_row(sql, require, counted, compared, DIALECTS[dialect])
+        nothing = "nothing recorded yet" if _LEDGER.search(query) else "no row"
+        return _compare_row(nothing, require, counted, compared, DIALECTS[dialect])
     return (
         f"SELECT CASE WHEN {_all_of(counted)} THEN 'passed' ELSE 'failed' END AS outcome,\n"
         f"       {_count_message(counted)} AS message, rows{DIALECTS[dialect].UNOBSERVED}\n"
-        f"FROM (SELECT count(*) AS rows FROM (\n{sql}\n"
+        f"FROM (SELECT count(*) AS rows FROM (\n{QUERY}\n"
         f") AS the_query {_NO_COLUMN_ROWS}) AS the_rows"
     )
 
 
 def _compare_row(
-    sql: str,
+    nothing: str,
     require: Requirement,
     counted: Sequence[Comparison],
     compared: Sequence[Comparison],
@@ -144,7 +152,6 @@ def _compare_row(
         _compare(place, each, names.index(each.column) + 1, dialect)
         for place, each in enumerate(compared, start=1)
     )
-    nothing = "nothing recorded yet" if _LEDGER.search(sql) else "no row"
     said = "the_verdict.message"
     cases = [
         (f"NOT ({_all_of(counted)})", "'failed'", _count_message(counted)) if counted else None,
@@ -159,7 +166,7 @@ def _compare_row(
     message = "\n            ".join(f"WHEN {case[0]} THEN {case[2]}" for case in cases if case)
     only = _NO_COLUMN_ROWS if counted else "LIMIT 2"
     return (
-        f"WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (\n{sql}\n) AS the_query {only}),\n"
+        f"WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (\n{QUERY}\n) AS the_query {only}),\n"
         "the_rows AS (SELECT count(*) AS rows FROM the_result),\n"
         f"the_values AS (SELECT {values}\n  FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1),\n"
         f"the_verdict AS (SELECT outcome, {dialect.JOINED} AS message FROM (\n  {judged}\n"

@@ -54,7 +54,7 @@ def _evidence(streak: str, of: str, runbook: str, gap: timedelta) -> str:
 ), beginning AS (
   SELECT * FROM streak ORDER BY records DESC LIMIT 1
 )
-SELECT 'no record for more than {written(gap)} after it' AS fault, open_since AS recorded_at,
+SELECT 'no record for more than {hours:g} hours after it' AS fault, open_since AS recorded_at,
        NULL AS actor, NULL AS check_id, NULL AS message
 FROM gap
 UNION ALL

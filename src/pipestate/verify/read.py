@@ -9,7 +9,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -166,7 +166,8 @@ def read_verdict(
     connection: Connection, check: CompiledCheck, timeout_s: float, *, behind: HeldSavepoint | None = None
 ) -> Answer:
     """Run a compiled check; raises QueryFailed as `read` does."""
-    with _guarded_query(connection, check.verdict, timeout_s, behind, is_ours=check.is_ours) as first:
+    query = check.query or check.verdict
+    with _guarded_query(connection, query, timeout_s, behind, is_ours=check.is_ours) as first:
         found = _execute(connection, first + check.verdict)
         columns = tuple(found.keys())
         row = rows_of(found)(found.one())
@@ -183,7 +184,8 @@ def answer_of(check: CompiledCheck, columns: Sequence[str], row: Sequence[object
             raise QueryFailed(f"the query returns column {several} more than once: rename one of them")
         observed |= as_record(columns[3:], row[3:]) if rows == 1 else {}
     elif row[3] is not None:
-        observed |= as_recorded(json.loads(str(row[3]), parse_float=Decimal))
+        with suppress(ValueError, RecursionError):  # too long or too deep to be shown; the verdict stands
+            observed |= as_recorded(json.loads(str(row[3]), parse_float=Decimal))
     return Answer(Outcome(str(row[0])), escaped(str(row[1])), rows, observed)
 
 

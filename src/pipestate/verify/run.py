@@ -18,6 +18,7 @@ from typing import Any
 from sqlalchemy import URL, Connection
 
 from pipestate.core.progress import Checking
+from pipestate.core.text import many
 from pipestate.database import connections as db
 from pipestate.database.connections import engine_of
 from pipestate.database.interrupt import stopped_together
@@ -200,7 +201,8 @@ def judged(
     """Make the verdict of an answer, with its evidence; rows that are the fault themselves are counted and shown."""
     observed, message, total = answer.observed, answer.message, rows.total
     if check.shows_own_rows and rows.rows:
-        message, total = f"{message}; first: {_first_of(rows)}", max(answer.rows, total)
+        total = max(answer.rows, total)
+        message = f"{many(total, 'row')}, first: {_first_of(rows)}; required {selected.required}"
         observed = observed | as_record(rows.columns, rows.rows[0]) if answer.rows == 1 else observed
     return replace(
         make_verdict(selected, answer.outcome, message, observed, duration_ms=duration_ms),

@@ -499,14 +499,14 @@ READINESS = (
         "readiness/soak",
         "the last record is three days old",
         "DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at > <70 hours ago>",
-        shows="no record for more than two days after it",
+        shows="no record for more than 48 hours after it",
     ),
     case(
         "readiness/soak",
         "the two records in between are eight days apart",
         "DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at < <25 hours ago> "
         "AND recorded_at > <9 days ago>",
-        shows="no record for more than two days after it",
+        shows="no record for more than 48 hours after it",
     ),
     case(
         "readiness/soak",

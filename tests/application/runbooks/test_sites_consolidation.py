@@ -143,6 +143,8 @@ def _blocks(revision: str) -> Iterator[str]:
         for part in (*parts, *phase.views_for("postgresql"), *shown):
             if part is None or isinstance(part, SignOff) or (isinstance(part, Check) and part.again):
                 continue
+            if lines[part.line - 1] != "```sql":  # the soak of the front matter
+                continue
             end = lines.index("```", part.line)
             yield "\n".join(lines[part.line : end])
 

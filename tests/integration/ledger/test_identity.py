@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pipestate.database import connections as db
 from pipestate.ledger.record import Rehearsed, SignOffRequest, adopt, attest, record_rehearsal, record_report
 from pipestate.ledger.state import foreign_warning
+from pipestate.plan.compile import compile_check
 from pipestate.runbook.criterion import parse_requirement
 from pipestate.runbook.model import Check, Level, Phase, Runbook, SignOff
-from pipestate.verify.checks import signoff_check
+from pipestate.verify.read import read_verdict
 from pipestate.verify.report import DatabaseInfo, Gate, PhaseReport, Report, RunbookReport
 from support.alembic_runs import psql
 from support.servers import Database, Postgres, postgres_binary
@@ -49,8 +51,9 @@ def counted(database: Database) -> tuple[int, ...]:
 
 
 def people(database: Database, signoff: SignOff) -> object:
-    check = signoff_check(signoff, database.url.get_backend_name(), runbook="orders", phase="ready")
-    return database.value(check.sql)
+    check = compile_check(signoff, database.url.get_backend_name(), runbook="orders", phase="ready")
+    with db.reader(database.url) as connection:
+        return read_verdict(connection, check, 5).observed["people"]
 
 
 def soak(database: Database) -> object:

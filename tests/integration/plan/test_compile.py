@@ -1,12 +1,20 @@
 """A compiled check is one SELECT that returns its verdict: the same on both engines."""
 
+import sqlite3
+from datetime import timedelta
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.database import connections as db
-from pipestate.plan.compile import compile_criterion
+from pipestate.ledger.install import install
+from pipestate.plan.compile import QUERY, compile_check, compile_criterion
 from pipestate.runbook.criterion import parse_requirement
+from pipestate.runbook.model import Check, SignOff
+from pipestate.verify.read import read_verdict
 from support.servers import Database
 
 SEVERAL = "the query returned more than one row; comparing a column needs exactly one"
@@ -65,7 +73,8 @@ ONLY_SQLITE = [
 
 
 def verdict(connection: Connection, sql: str, criterion: str) -> tuple[str, str]:
-    statement = compile_criterion(sql, parse_requirement(criterion), connection.dialect.name)
+    frame = compile_criterion(parse_requirement(criterion), connection.dialect.name)
+    statement = frame.replace(QUERY, sql)
     row = connection.exec_driver_sql(statement, execution_options={"no_parameters": True}).one()
     return str(row[0]), str(row[1])
 
@@ -111,3 +120,55 @@ def test_a_column_that_is_missing_or_ambiguous_is_an_error(
 ) -> None:
     with db.reader(database.url) as connection, pytest.raises(DBAPIError, match=message):
         verdict(connection, sql, criterion)
+
+
+@pytest.mark.parametrize(
+    ("days", "people", "signed", "outcome", "message"),
+    [
+        (7, 1, 1, "passed", "signed off within 7d"),
+        (7, 2, 1, "failed", "signed off by 1 of 2 people within 7d: pipestate attest a/b/c --by YOU"),
+        (7, 2, 3, "passed", "signed off by 2 people within 7d"),
+        (3650, 1, 1, "passed", "signed off"),
+        (3650, 1, 0, "failed", "not signed off: pipestate attest a/b/c --by YOU"),
+    ],
+)
+def test_a_sign_off_counts_people(
+    database: Database, days: int, people: int, signed: int, outcome: str, message: str
+) -> None:
+    with database.engine.begin() as connection:
+        install(connection)
+    for number in range(signed):
+        database.run(
+            f"INSERT INTO {'pipestate_' if database.is_sqlite else 'pipestate.'}attestation "
+            f"(runbook, phase, name, person) VALUES ('a', 'b', 'c', 'person {number}')"
+        )
+    signoff = SignOff("c", 1, timedelta(days=days), "It is done.", people)
+    check = compile_check(signoff, database.url.get_backend_name(), runbook="a", phase="b")
+    with db.reader(database.url) as connection:
+        answer = read_verdict(connection, check, 5)
+    assert (answer.outcome, answer.message, answer.observed) == (outcome, message, {"people": signed})
+
+
+@given(
+    st.one_of(st.integers(-(2**62), 2**62), st.floats(allow_nan=False, allow_infinity=False)),
+    st.integers(-(10**18), 10**18),
+)
+def test_exactly_one_of_less_equal_greater_holds(value: float, literal: int) -> None:
+    with sqlite3.connect(":memory:") as connection:
+        found = []
+        for op in ("<", "=", ">"):
+            frame = compile_criterion(parse_requirement(f"x {op} {literal}"), "sqlite")
+            found.append(connection.execute(frame.replace(QUERY, "SELECT ? AS x"), [value]).fetchone()[0])
+    connection.close()
+    assert sorted(found) == ["failed", "failed", "passed"]
+
+
+def test_a_criterion_of_hostile_text_stays_a_text(database: Database) -> None:
+    text = "'; DROP TABLE t; -- \\ % {query} $$"
+    criterion = "x = '" + text.replace("'", "''") + "'"
+    check = Check("c", 1, "SELECT '" + text.replace("'", "''") + "' AS x", parse_requirement(criterion))
+    with db.reader(database.url) as connection:
+        answer = read_verdict(
+            connection, compile_check(check, database.url.get_backend_name(), runbook="a", phase="b"), 5
+        )
+    assert answer.outcome == "passed"

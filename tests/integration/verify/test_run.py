@@ -281,9 +281,9 @@ def test_a_check_takes_one_message(pg: Database, tmp_path: Path) -> None:
 
 
 def test_what_two_phases_evaluate_in_the_same_words_is_read_once(pg: Database, tmp_path: Path) -> None:
-    """With another criterion it is judged by that one; in another run it is read anew."""
+    """Another criterion is another statement, on the same snapshot; in another run it is read anew."""
     now = block("SELECT extract(epoch FROM clock_timestamp()) AS x", check="now", require="x > 0")
-    again = "## Phase: two\n\n- again: `one/now`, requires `x > 1`\n"
+    again = "## Phase: two\n\n- again: `one/now`\n"
     book = write(tmp_path, page(now, again, front="  one: {}\n  two: {}\n"))
     first, second = (
         [verdict.observed["x"] for _, phase in run(pg, book).phases() for verdict in phase.checks]

@@ -90,12 +90,16 @@ def call_begin(request: GateRequest, tables: Tables, timeout_s: float, more: Map
 
 def call_evaluate(request: GateRequest, selected: SelectedCheck, number: int) -> str:
     """Write the call that evaluates one check; a sign-off is a check on the ledger."""
+    check = selected.compiled("postgresql")
     arguments = [
         text(request.revision),
         str(number),
         *(text(each) for each in (selected.check.id, selected.required, selected.source)),
-        _query(selected.compiled("postgresql").verdict, number),
+        _query(check.query, f"check_{number}"),
+        _query(check.frame, f"verdict_{number}"),
     ]
+    if check.shows_own_rows and check.evidence is not None:
+        arguments.append("shows_rows => true")
     if selected in request.again:
         arguments.append("again => true")
     if isinstance(selected.check, SignOff):
@@ -162,12 +166,12 @@ def joined(statement: str) -> str:
     )
 
 
-def _query(query: str, number: int) -> str:
+def _query(query: str, tag: str) -> str:
     """Write a check as its runbook has it. Semicolons occur only in texts or comments: no line may leave
     these."""
     if ";" in query:
         return joined(query)
-    return sql.dollar(f"\n{query}\n", f"check_{number}")
+    return sql.dollar(f"\n{query}\n", tag) if query else "''"
 
 
 # The gate, online: the server's procedures evaluate, judge and record it; Python reads the findings.

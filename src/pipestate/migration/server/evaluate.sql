@@ -6,6 +6,15 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   ) AS e (pattern, sentence) WHERE said ~ e.pattern LIMIT 1), said)
 $$;
 
+-- Read the first row of a query, for a message; an error of it hides no verdict.
+CREATE OR REPLACE FUNCTION pipestate.first_row(query text, path text, files text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  RETURN left(pipestate.read_only(format(E'SELECT pg_catalog.to_json(f) FROM (\n%s\n) AS f LIMIT 1', query), path, files)::text, 200);
+EXCEPTION WHEN OTHERS THEN
+  RETURN NULL;
+END $$;
+
 -- Run one compiled check, which returns its own verdict: whatever happens in it becomes its result.
 CREATE OR REPLACE FUNCTION pipestate.evaluate(task jsonb, path text, files text) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -19,7 +28,12 @@ BEGIN
     IF found IS NOT NULL THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('<<uses_impostors>>', found);
     END IF;
-    answer := pipestate.read_only(format(E'SELECT pg_catalog.to_json(v) FROM (\n%s\n) AS v', task ->> 'query'), path, files);
+    answer := pipestate.read_only(format(E'SELECT pg_catalog.to_json(v) FROM (\n%s\n) AS v',
+      concat(split_part(task ->> 'frame', '{query}', 1), task ->> 'query', substr(task ->> 'frame',
+        length(split_part(task ->> 'frame', '{query}', 1)) + length('{query}') + 1))), path, files);
+    IF answer ->> 'outcome' = 'failed' AND (task ->> 'shows_rows')::boolean THEN
+      answer := answer || jsonb_build_object('message', concat(answer ->> 'message', '; first: ' || pipestate.first_row(task ->> 'query', path, files)));
+    END IF;
     answer := answer || jsonb_build_object('row', answer -> 'observed', 'observed', coalesce((answer ->> 'observed')::jsonb,
       jsonb_build_object('rows', answer -> 'rows')));
   EXCEPTION
