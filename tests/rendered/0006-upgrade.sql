@@ -63,16 +63,7 @@ EXCEPTION
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the role %1$s may not use the ledger, which gates and scripts need. As its owner: CALL pipestate.grant_migrating(%1$L)', current_user);
 END $pipestate$;
 
-CALL pipestate.require_session('0006', pg_catalog.current_schemas(false), $$site_progress
-s.current_stage
-CASE s.current_stage WHEN 'fetch' THEN s.fetch_total WHEN 'ocr' THEN s.ocr_total
-  WHEN 'compilation' THEN s.compilation_total WHEN 'extraction' THEN s.extraction_total
-  WHEN 'deploy' THEN s.deploy_total ELSE 1 END
-CASE s.current_stage WHEN 'fetch' THEN s.fetch_completed WHEN 'ocr' THEN s.ocr_completed
-  WHEN 'compilation' THEN s.compilation_completed WHEN 'extraction' THEN s.extraction_completed
-  WHEN 'deploy' THEN s.deploy_completed ELSE 1 END
-s.started_at
-s.updated_at$$, NULL);
+CALL pipestate.require_session('0006', pg_catalog.current_schemas(false), 'site_progress', NULL);
 
 -- what this revision drops can be dropped, and restored
 DO $pipestate$

@@ -22,7 +22,7 @@ from pipestate.migration.postgresql.session import lock_tables
 from pipestate.migration.request import OTHER_CASE, force_reason
 
 
-def require_runtime(drop: Drop) -> None:
+def require_runtime(drop: Drop, *, restores: bool = False) -> None:
     """Refuse to continue without the ledger, with other functions than this pipestate's, or if another role could
     replace a table or a function of the contract."""
     if sql.is_offline():
@@ -31,11 +31,13 @@ def require_runtime(drop: Drop) -> None:
         require_usable_ledger(op.get_bind())
         calls.functions_installed()
     reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
-    derived = [expression for part in drop.columns for expression in part.derived.values()]
-    derived += [each for table in drop.tables if table.derived for each in table.derived.columns.values()]
-    names = sql.dollar("\n".join([*(part.table for part in drop.parts), *derived]), "")
+    names = [part.table for part in drop.parts]
+    if restores:
+        names += [expression for part in drop.columns for expression in part.derived.values()]
+        names += [each for table in drop.tables if table.derived for each in table.derived.columns.values()]
     sql.emit(
-        f"CALL pipestate.require_session({sql.literal(drop.revision)}, pg_catalog.current_schemas(false), {names}, "
+        f"CALL pipestate.require_session({sql.literal(drop.revision)}, pg_catalog.current_schemas(false), "
+        f"{calls.written(chr(10).join(names))}, "
         f"{reason})"
     )
 
@@ -134,7 +136,7 @@ def soft_drop(drop: Drop) -> None:
 
 def restore(drop: Drop) -> None:
     """Restore tables first: foreign keys of the columns may point at them."""
-    require_runtime(drop)
+    require_runtime(drop, restores=True)
     reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
     actor = "current_user" if sql.is_offline() else sql.literal(who())
     for part in drop.parts:
