@@ -75,7 +75,7 @@ BEGIN
   IF other_owner IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner, current_user);
   END IF;
-  CALL pipestate.require_version('1.daab79e0d823');
+  CALL pipestate.require_version('1.bd60004707f4');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -276,7 +276,7 @@ CALL pipestate.judge_gate('0007', 10);
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 CALL pipestate.lock_tables(ARRAY['sites'],
-  the_query => $$SELECT confrelid::regclass::text FROM pg_catalog.pg_constraint WHERE contype = 'f' AND ((conrelid = to_regclass('sites') AND conkey && ARRAY(SELECT attnum FROM pg_catalog.pg_attribute WHERE attrelid = conrelid AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))))$$);
+  the_query => $$SELECT pipestate.referenced(to_regclass('sites'), ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[])$$);
 
 -- Under the lock: checks with `again`, and all of them where the tables were empty before. Then the token,
 -- which every statement below demands.

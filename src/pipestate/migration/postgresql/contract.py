@@ -44,15 +44,10 @@ def require_runtime(drop: Drop, *, restores: bool = False) -> None:
 
 def also_locked(drop: Drop) -> str:
     """Write the query for tables at the other end of dropped foreign keys: the server also locks those."""
-    conditions = [f"conrelid = {sql.regclass(table.table)}" for table in drop.tables]
-    conditions += [
-        f"conrelid = {sql.regclass(some.table)} AND conkey && ARRAY(SELECT attnum FROM "
-        f"pg_catalog.pg_attribute WHERE attrelid = conrelid AND attname IN ({sql.literals(some.columns)}))"
-        for some in drop.columns
-    ]
-    return (
-        "SELECT confrelid::regclass::text FROM pg_catalog.pg_constraint "
-        f"WHERE contype = 'f' AND ({' OR '.join(f'({condition})' for condition in conditions)})"
+    parts = [(table.table, "NULL") for table in drop.tables]
+    parts += [(some.table, _array(some.columns)) for some in drop.columns]
+    return " UNION ALL ".join(
+        f"SELECT pipestate.referenced({sql.regclass(table)}, {columns})" for table, columns in parts
     )
 
 
@@ -86,12 +81,10 @@ def refuse_drop(drop: Drop) -> None:
         faults += [f"pipestate.rights_fault({_of(table)}, NULL)" for table in drop.tables]
     if drop.tables:
         keys = " UNION ALL ".join(
-            f"SELECT oid FROM pg_catalog.pg_constraint WHERE contype = 'f' AND conrelid = {_of(some)} "
-            f"AND conkey && pipestate.numbers_of({_of(some)}, {_array(some.columns)})"
-            for some in drop.columns
+            f"SELECT pipestate.foreign_keys({_of(some)}, {_array(some.columns)})" for some in drop.columns
         )
         dropped = f"ARRAY({keys})" if keys else "'{}'"
-        faults.append(f"pipestate.tables_fault(array_remove({_regclasses(drop.tables)}, NULL), {dropped})")
+        faults.append(f"pipestate.tables_fault({_regclasses(drop.tables)}, {dropped})")
     body = "\n".join(f"  fault := coalesce(fault, {fault});" for fault in faults)
     # The same queries run under the lock: this session has planned them before.
     body += "".join(
