@@ -54,7 +54,7 @@ BEGIN
   IF other_owner IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner, current_user);
   END IF;
-  CALL pipestate.require_version('1.daab79e0d823');
+  CALL pipestate.require_version('1.bd60004707f4');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -63,16 +63,7 @@ EXCEPTION
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the role %1$s may not use the ledger, which gates and scripts need. As its owner: CALL pipestate.grant_migrating(%1$L)', current_user);
 END $pipestate$;
 
-CALL pipestate.require_session('0006', pg_catalog.current_schemas(false), $$site_progress
-s.current_stage
-CASE s.current_stage WHEN 'fetch' THEN s.fetch_total WHEN 'ocr' THEN s.ocr_total
-  WHEN 'compilation' THEN s.compilation_total WHEN 'extraction' THEN s.extraction_total
-  WHEN 'deploy' THEN s.deploy_total ELSE 1 END
-CASE s.current_stage WHEN 'fetch' THEN s.fetch_completed WHEN 'ocr' THEN s.ocr_completed
-  WHEN 'compilation' THEN s.compilation_completed WHEN 'extraction' THEN s.extraction_completed
-  WHEN 'deploy' THEN s.deploy_completed ELSE 1 END
-s.started_at
-s.updated_at$$, NULL);
+CALL pipestate.require_session('0006', pg_catalog.current_schemas(false), 'site_progress', NULL);
 
 -- what this revision drops can be dropped, and restored
 DO $pipestate$
@@ -80,7 +71,7 @@ DECLARE
   fault text;
 BEGIN
   fault := coalesce(fault, pipestate.rights_fault(to_regclass('site_progress'), NULL));
-  fault := coalesce(fault, pipestate.tables_fault(array_remove(ARRAY[to_regclass('site_progress')]::regclass[], NULL), '{}'));
+  fault := coalesce(fault, pipestate.tables_fault(ARRAY[to_regclass('site_progress')]::regclass[], '{}'));
   IF fault IS NOT NULL THEN
     PERFORM pipestate.refuse(fault || '; this contract changed nothing');
   END IF;
@@ -281,8 +272,7 @@ $check_12$);
 CALL pipestate.judge_gate('0006', 12);
 
 -- lock site_progress where needed: 200 ms at a time, for up to 60 s
-CALL pipestate.lock_tables(ARRAY['site_progress'],
-  the_query => $$SELECT confrelid::regclass::text FROM pg_catalog.pg_constraint WHERE contype = 'f' AND ((conrelid = to_regclass('site_progress')))$$);
+CALL pipestate.lock_tables(ARRAY['site_progress'], the_query => $$SELECT pipestate.referenced(to_regclass('site_progress'), NULL)$$);
 
 -- Under the lock: checks with `again`, and all of them where the tables were empty before. Then the token,
 -- which every statement below demands.

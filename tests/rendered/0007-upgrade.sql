@@ -75,7 +75,7 @@ BEGIN
   IF other_owner IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner, current_user);
   END IF;
-  CALL pipestate.require_version('1.daab79e0d823');
+  CALL pipestate.require_version('1.bd60004707f4');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -84,21 +84,7 @@ EXCEPTION
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the role %1$s may not use the ledger, which gates and scripts need. As its owner: CALL pipestate.grant_migrating(%1$L)', current_user);
 END $pipestate$;
 
-CALL pipestate.require_session('0007', pg_catalog.current_schemas(false), $$sites
-CASE WHEN (s.current_stage = 'completed' AND (lower(s.last_error_message) LIKE '%no documents%'
-  OR lower(s.last_error_message) LIKE '%no pdfs found%')) THEN 'no_documents'
-  WHEN s.current_stage = 'ocr' THEN 'needs_ocr'
-  WHEN s.current_stage IN ('compilation', 'extraction') THEN 'needs_extraction'
-  WHEN s.current_stage = 'deploy' THEN 'needs_deploy'
-  WHEN s.current_stage = 'completed' THEN 'deployed'
-  ELSE CAST(a.status AS text) END
-CASE WHEN s.extraction_total > 0 AND s.extraction_completed + s.extraction_failed >= s.extraction_total AND s.extraction_completed = 0 THEN 'failed'
-  WHEN s.extraction_total > 0 AND s.extraction_completed + s.extraction_failed >= s.extraction_total THEN 'completed'
-  ELSE coalesce(CAST(a.extraction_status AS text), 'pending') END
-coalesce(to_char(s.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS'), CAST(a.last_updated AS text))
-CASE WHEN s.current_stage = 'completed' AND NOT coalesce((s.current_stage = 'completed' AND (lower(s.last_error_message) LIKE '%no documents%'
-  OR lower(s.last_error_message) LIKE '%no pdfs found%')), false) THEN to_char(s.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') ELSE CAST(a.last_deployed AS text) END
-CASE WHEN s.extraction_total > 0 AND s.extraction_completed + s.extraction_failed >= s.extraction_total THEN to_char(s.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') ELSE CAST(a.last_extracted AS text) END$$, NULL);
+CALL pipestate.require_session('0007', pg_catalog.current_schemas(false), 'sites', NULL);
 
 -- what this revision drops can be dropped, and restored
 DO $pipestate$
@@ -290,7 +276,7 @@ CALL pipestate.judge_gate('0007', 10);
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 CALL pipestate.lock_tables(ARRAY['sites'],
-  the_query => $$SELECT confrelid::regclass::text FROM pg_catalog.pg_constraint WHERE contype = 'f' AND ((conrelid = to_regclass('sites') AND conkey && ARRAY(SELECT attnum FROM pg_catalog.pg_attribute WHERE attrelid = conrelid AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))))$$);
+  the_query => $$SELECT pipestate.referenced(to_regclass('sites'), ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[])$$);
 
 -- Under the lock: checks with `again`, and all of them where the tables were empty before. Then the token,
 -- which every statement below demands.
