@@ -30,7 +30,7 @@ def soak_check(rule: SoakRule, of: str, *, runbook: str, path: str) -> Check:
     place = f"{path}:{rule.line}"
     advice = (
         f"Run `pipestate verify --record` every day. The gate needs {written(rule.length)} in which {of} was recorded "
-        f"open, without a gap of more than {written(rule.gap)}. `pipestate status` shows when that is."
+        f"open, without a gap of more than {gap:g} hours. `pipestate status` shows when that is."
     )
     evidence = Evidence((SOAK,), rule.line, _evidence(streak, of, runbook, rule.gap), block=place)
     return Check(
