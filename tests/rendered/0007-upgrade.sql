@@ -141,20 +141,26 @@ CALL pipestate.begin_gate(
 CALL pipestate.evaluate_check('0007', 1, 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:791', '', frame => $verdict_1$
 SELECT CASE WHEN people >= 1 THEN 'passed' ELSE 'failed' END AS outcome,
        CASE WHEN people >= 1 THEN 'signed off within 24h'
-            ELSE 'not signed off within 24h: pipestate attest sites-consolidation/readiness/backup-taken --by YOU' END AS message,
+            ELSE 'not signed off within 24h: pipestate attest sites-consolidation/readiness/backup-taken --by YOU'
+       END AS message,
        1 AS rows, json_build_object('people', people)::text AS observed
-FROM (SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken'
-  AND coalesce(text_sha256, '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837') = '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837'
+FROM (SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off
+  WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken'
+  AND coalesce(text_sha256, '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837')
+    = '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837'
   AND age_seconds < 86400) AS signed
 $verdict_1$, is_ours => true);
 
 CALL pipestate.evaluate_check('0007', 2, 'old-columns-unread', 'people >= 1', 'runbooks/sites-consolidation.md:793', '', frame => $verdict_2$
 SELECT CASE WHEN people >= 1 THEN 'passed' ELSE 'failed' END AS outcome,
        CASE WHEN people >= 1 THEN 'signed off within 14d'
-            ELSE 'not signed off within 14d: pipestate attest sites-consolidation/readiness/old-columns-unread --by YOU' END AS message,
+            ELSE 'not signed off within 14d: pipestate attest sites-consolidation/readiness/old-columns-unread --by YOU'
+       END AS message,
        1 AS rows, json_build_object('people', people)::text AS observed
-FROM (SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'old-columns-unread'
-  AND coalesce(text_sha256, '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe') = '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe'
+FROM (SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off
+  WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'old-columns-unread'
+  AND coalesce(text_sha256, '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe')
+    = '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe'
   AND age_seconds < 1209600) AS signed
 $verdict_2$, is_ours => true);
 
@@ -168,7 +174,7 @@ CROSS JOIN LATERAL (
 ORDER BY lost.subdomain
 $check_3$, frame => $verdict_3$
 SELECT CASE WHEN the_rows.rows = 0 THEN 'passed' ELSE 'failed' END AS outcome,
-  'rows is ' || CAST(the_rows.rows AS text) || ', required = 0' AS message, rows, NULL AS observed
+  'rows is ' || CAST(the_rows.rows AS text) || ', required = 0' AS message, the_rows.rows, NULL AS observed
 FROM (SELECT count(*) AS rows FROM (
 {query}
 ) AS the_query CROSS JOIN (SELECT 1 AS rows) AS one WHERE rows = 1) AS the_rows
@@ -187,35 +193,34 @@ WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (
 {query}
 ) AS the_query LIMIT 2),
 the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
-  SELECT 1 AS place, 'runs' AS name, '= 10' AS required, 'number' AS wanted,
-    the_result.runs::text AS value, pg_catalog.to_json(the_result.runs) AS json, pg_catalog.pg_typeof(the_result.runs)::oid AS type
+  SELECT 1 AS place, 'runs' AS name, '= 10' AS required, 'number' AS wanted, the_result.runs::text AS value,
+    pg_catalog.to_json(the_result.runs) AS json, pg_catalog.pg_typeof(the_result.runs)::oid AS type
     FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
-  UNION ALL SELECT 2 AS place, 'most_found' AS name, '< 5' AS required, 'number' AS wanted,
-    the_result.most_found::text AS value, pg_catalog.to_json(the_result.most_found) AS json, pg_catalog.pg_typeof(the_result.most_found)::oid AS type
+  UNION ALL SELECT 2 AS place, 'most_found' AS name, '< 5' AS required, 'number' AS wanted, the_result.most_found::text AS value,
+    pg_catalog.to_json(the_result.most_found) AS json, pg_catalog.pg_typeof(the_result.most_found)::oid AS type
     FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
-  UNION ALL SELECT 3 AS place, 'minutes_ago' AS name, '<= 60' AS required, 'number' AS wanted,
-    the_result.minutes_ago::text AS value, pg_catalog.to_json(the_result.minutes_ago) AS json, pg_catalog.pg_typeof(the_result.minutes_ago)::oid AS type
+  UNION ALL SELECT 3 AS place, 'minutes_ago' AS name, '<= 60' AS required, 'number' AS wanted, the_result.minutes_ago::text AS value,
+    pg_catalog.to_json(the_result.minutes_ago) AS json, pg_catalog.pg_typeof(the_result.minutes_ago)::oid AS type
     FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
-), the_kinds AS (SELECT place, name, required, wanted, value,
-  CASE json_typeof(json) WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text'
-    WHEN typcategory = 'N' THEN 'number' ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
-), the_outcomes AS (SELECT place, name || ' is ' ||
-  CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
-    ELSE quote_nullable(left(value, 80)) END || ', required ' || required
-  || CASE WHEN value IS NOT NULL AND kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted
-    ELSE '' END AS message, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
-  WHEN value IS NOT NULL AND kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored' WHEN CASE place
+), the_kinds AS (SELECT the_values.*, CASE json_typeof(json)
+  WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
+    ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
+), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
+  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'
+  WHEN CASE place
     WHEN 1 THEN value::numeric = 10.0
     WHEN 2 THEN value::numeric < 5.0
-    WHEN 3 THEN value::numeric <= 60.0 END THEN 'passed' ELSE 'failed' END AS outcome
-  FROM the_kinds
-), the_verdict AS (SELECT outcome, string_agg(message, chr(59) || ' ' ORDER BY place) AS message
-  FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
+    WHEN 3 THEN value::numeric <= 60.0 END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds
+), the_verdict AS (SELECT outcome, string_agg(
+  name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
+    ELSE quote_nullable(left(value, 80)) END || ', required ' || required ||
+  CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted ELSE '' END, chr(59) || ' ' ORDER BY place)
+  AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
 SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows = 0 THEN 'failed' ELSE 'errored' END AS outcome,
   CASE WHEN the_rows.rows = 1 THEN the_verdict.message
     WHEN the_rows.rows = 0 THEN 'no row, required runs = 10 and most_found < 5 and minutes_ago <= 60'
-    ELSE 'the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`' END AS message,
-  the_rows.rows, pg_catalog.to_json(the_result)::text AS observed
+    ELSE 'the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`'
+  END AS message, the_rows.rows, pg_catalog.to_json(the_result)::text AS observed
 FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1
 $verdict_4$);
 
@@ -230,31 +235,30 @@ WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (
 {query}
 ) AS the_query LIMIT 2),
 the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
-  SELECT 1 AS place, 'interventions' AS name, '= 0' AS required, 'number' AS wanted,
-    the_result.interventions::text AS value, pg_catalog.to_json(the_result.interventions) AS json, pg_catalog.pg_typeof(the_result.interventions)::oid AS type
+  SELECT 1 AS place, 'interventions' AS name, '= 0' AS required, 'number' AS wanted, the_result.interventions::text AS value,
+    pg_catalog.to_json(the_result.interventions) AS json, pg_catalog.pg_typeof(the_result.interventions)::oid AS type
     FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
-  UNION ALL SELECT 2 AS place, 'days_on_record' AS name, '>= 7' AS required, 'number' AS wanted,
-    the_result.days_on_record::text AS value, pg_catalog.to_json(the_result.days_on_record) AS json, pg_catalog.pg_typeof(the_result.days_on_record)::oid AS type
+  UNION ALL SELECT 2 AS place, 'days_on_record' AS name, '>= 7' AS required, 'number' AS wanted, the_result.days_on_record::text AS value,
+    pg_catalog.to_json(the_result.days_on_record) AS json, pg_catalog.pg_typeof(the_result.days_on_record)::oid AS type
     FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
-), the_kinds AS (SELECT place, name, required, wanted, value,
-  CASE json_typeof(json) WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text'
-    WHEN typcategory = 'N' THEN 'number' ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
-), the_outcomes AS (SELECT place, name || ' is ' ||
-  CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
-    ELSE quote_nullable(left(value, 80)) END || ', required ' || required
-  || CASE WHEN value IS NOT NULL AND kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted
-    ELSE '' END AS message, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
-  WHEN value IS NOT NULL AND kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored' WHEN CASE place
+), the_kinds AS (SELECT the_values.*, CASE json_typeof(json)
+  WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
+    ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
+), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
+  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'
+  WHEN CASE place
     WHEN 1 THEN value::numeric = 0.0
-    WHEN 2 THEN value::numeric >= 7.0 END THEN 'passed' ELSE 'failed' END AS outcome
-  FROM the_kinds
-), the_verdict AS (SELECT outcome, string_agg(message, chr(59) || ' ' ORDER BY place) AS message
-  FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
+    WHEN 2 THEN value::numeric >= 7.0 END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds
+), the_verdict AS (SELECT outcome, string_agg(
+  name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
+    ELSE quote_nullable(left(value, 80)) END || ', required ' || required ||
+  CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted ELSE '' END, chr(59) || ' ' ORDER BY place)
+  AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
 SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows = 0 THEN 'failed' ELSE 'errored' END AS outcome,
   CASE WHEN the_rows.rows = 1 THEN the_verdict.message
     WHEN the_rows.rows = 0 THEN 'no row, required interventions = 0 and days_on_record >= 7'
-    ELSE 'the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`' END AS message,
-  the_rows.rows, pg_catalog.to_json(the_result)::text AS observed
+    ELSE 'the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`'
+  END AS message, the_rows.rows, pg_catalog.to_json(the_result)::text AS observed
 FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1
 $verdict_5$);
 
@@ -338,27 +342,26 @@ WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (
 {query}
 ) AS the_query LIMIT 2),
 the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
-  SELECT 1 AS place, 'stuck_pct' AS name, '< 1.0' AS required, 'number' AS wanted,
-    the_result.stuck_pct::text AS value, pg_catalog.to_json(the_result.stuck_pct) AS json, pg_catalog.pg_typeof(the_result.stuck_pct)::oid AS type
+  SELECT 1 AS place, 'stuck_pct' AS name, '< 1.0' AS required, 'number' AS wanted, the_result.stuck_pct::text AS value,
+    pg_catalog.to_json(the_result.stuck_pct) AS json, pg_catalog.pg_typeof(the_result.stuck_pct)::oid AS type
     FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
-), the_kinds AS (SELECT place, name, required, wanted, value,
-  CASE json_typeof(json) WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text'
-    WHEN typcategory = 'N' THEN 'number' ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
-), the_outcomes AS (SELECT place, name || ' is ' ||
-  CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
-    ELSE quote_nullable(left(value, 80)) END || ', required ' || required
-  || CASE WHEN value IS NOT NULL AND kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted
-    ELSE '' END AS message, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
-  WHEN value IS NOT NULL AND kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored' WHEN CASE place
-    WHEN 1 THEN value::numeric < 1.0 END THEN 'passed' ELSE 'failed' END AS outcome
-  FROM the_kinds
-), the_verdict AS (SELECT outcome, string_agg(message, chr(59) || ' ' ORDER BY place) AS message
-  FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
+), the_kinds AS (SELECT the_values.*, CASE json_typeof(json)
+  WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
+    ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
+), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
+  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'
+  WHEN CASE place
+    WHEN 1 THEN value::numeric < 1.0 END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds
+), the_verdict AS (SELECT outcome, string_agg(
+  name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
+    ELSE quote_nullable(left(value, 80)) END || ', required ' || required ||
+  CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted ELSE '' END, chr(59) || ' ' ORDER BY place)
+  AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
 SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows = 0 THEN 'failed' ELSE 'errored' END AS outcome,
   CASE WHEN the_rows.rows = 1 THEN the_verdict.message
     WHEN the_rows.rows = 0 THEN 'no row, required stuck_pct < 1.0'
-    ELSE 'the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`' END AS message,
-  the_rows.rows, pg_catalog.to_json(the_result)::text AS observed
+    ELSE 'the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`'
+  END AS message, the_rows.rows, pg_catalog.to_json(the_result)::text AS observed
 FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1
 $verdict_8$);
 
@@ -381,27 +384,26 @@ WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (
 {query}
 ) AS the_query LIMIT 2),
 the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
-  SELECT 1 AS place, 'health_score' AS name, '>= 95.0' AS required, 'number' AS wanted,
-    the_result.health_score::text AS value, pg_catalog.to_json(the_result.health_score) AS json, pg_catalog.pg_typeof(the_result.health_score)::oid AS type
+  SELECT 1 AS place, 'health_score' AS name, '>= 95.0' AS required, 'number' AS wanted, the_result.health_score::text AS value,
+    pg_catalog.to_json(the_result.health_score) AS json, pg_catalog.pg_typeof(the_result.health_score)::oid AS type
     FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
-), the_kinds AS (SELECT place, name, required, wanted, value,
-  CASE json_typeof(json) WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text'
-    WHEN typcategory = 'N' THEN 'number' ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
-), the_outcomes AS (SELECT place, name || ' is ' ||
-  CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
-    ELSE quote_nullable(left(value, 80)) END || ', required ' || required
-  || CASE WHEN value IS NOT NULL AND kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted
-    ELSE '' END AS message, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
-  WHEN value IS NOT NULL AND kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored' WHEN CASE place
-    WHEN 1 THEN value::numeric >= 95.0 END THEN 'passed' ELSE 'failed' END AS outcome
-  FROM the_kinds
-), the_verdict AS (SELECT outcome, string_agg(message, chr(59) || ' ' ORDER BY place) AS message
-  FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
+), the_kinds AS (SELECT the_values.*, CASE json_typeof(json)
+  WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
+    ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
+), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
+  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'
+  WHEN CASE place
+    WHEN 1 THEN value::numeric >= 95.0 END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds
+), the_verdict AS (SELECT outcome, string_agg(
+  name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
+    ELSE quote_nullable(left(value, 80)) END || ', required ' || required ||
+  CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted ELSE '' END, chr(59) || ' ' ORDER BY place)
+  AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
 SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows = 0 THEN 'failed' ELSE 'errored' END AS outcome,
   CASE WHEN the_rows.rows = 1 THEN the_verdict.message
     WHEN the_rows.rows = 0 THEN 'no row, required health_score >= 95.0'
-    ELSE 'the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`' END AS message,
-  the_rows.rows, pg_catalog.to_json(the_result)::text AS observed
+    ELSE 'the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`'
+  END AS message, the_rows.rows, pg_catalog.to_json(the_result)::text AS observed
 FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1
 $verdict_9$);
 
@@ -413,35 +415,34 @@ WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (
 {query}
 ) AS the_query LIMIT 2),
 the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
-  SELECT 1 AS place, 'days_open' AS name, '>= 7' AS required, 'number' AS wanted,
-    the_result.days_open::text AS value, pg_catalog.to_json(the_result.days_open) AS json, pg_catalog.pg_typeof(the_result.days_open)::oid AS type
+  SELECT 1 AS place, 'days_open' AS name, '>= 7' AS required, 'number' AS wanted, the_result.days_open::text AS value,
+    pg_catalog.to_json(the_result.days_open) AS json, pg_catalog.pg_typeof(the_result.days_open)::oid AS type
     FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
-  UNION ALL SELECT 2 AS place, 'longest_gap_hours' AS name, '<= 48' AS required, 'number' AS wanted,
-    the_result.longest_gap_hours::text AS value, pg_catalog.to_json(the_result.longest_gap_hours) AS json, pg_catalog.pg_typeof(the_result.longest_gap_hours)::oid AS type
+  UNION ALL SELECT 2 AS place, 'longest_gap_hours' AS name, '<= 48' AS required, 'number' AS wanted, the_result.longest_gap_hours::text AS value,
+    pg_catalog.to_json(the_result.longest_gap_hours) AS json, pg_catalog.pg_typeof(the_result.longest_gap_hours)::oid AS type
     FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
-  UNION ALL SELECT 3 AS place, 'hours_since_last_record' AS name, '<= 48' AS required, 'number' AS wanted,
-    the_result.hours_since_last_record::text AS value, pg_catalog.to_json(the_result.hours_since_last_record) AS json, pg_catalog.pg_typeof(the_result.hours_since_last_record)::oid AS type
+  UNION ALL SELECT 3 AS place, 'hours_since_last_record' AS name, '<= 48' AS required, 'number' AS wanted, the_result.hours_since_last_record::text AS value,
+    pg_catalog.to_json(the_result.hours_since_last_record) AS json, pg_catalog.pg_typeof(the_result.hours_since_last_record)::oid AS type
     FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
-), the_kinds AS (SELECT place, name, required, wanted, value,
-  CASE json_typeof(json) WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text'
-    WHEN typcategory = 'N' THEN 'number' ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
-), the_outcomes AS (SELECT place, name || ' is ' ||
-  CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
-    ELSE quote_nullable(left(value, 80)) END || ', required ' || required
-  || CASE WHEN value IS NOT NULL AND kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted
-    ELSE '' END AS message, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
-  WHEN value IS NOT NULL AND kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored' WHEN CASE place
+), the_kinds AS (SELECT the_values.*, CASE json_typeof(json)
+  WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
+    ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
+), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
+  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'
+  WHEN CASE place
     WHEN 1 THEN value::numeric >= 7.0
     WHEN 2 THEN value::numeric <= 48.0
-    WHEN 3 THEN value::numeric <= 48.0 END THEN 'passed' ELSE 'failed' END AS outcome
-  FROM the_kinds
-), the_verdict AS (SELECT outcome, string_agg(message, chr(59) || ' ' ORDER BY place) AS message
-  FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
+    WHEN 3 THEN value::numeric <= 48.0 END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds
+), the_verdict AS (SELECT outcome, string_agg(
+  name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
+    ELSE quote_nullable(left(value, 80)) END || ', required ' || required ||
+  CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted ELSE '' END, chr(59) || ' ' ORDER BY place)
+  AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
 SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows = 0 THEN 'failed' ELSE 'errored' END AS outcome,
   CASE WHEN the_rows.rows = 1 THEN the_verdict.message
     WHEN the_rows.rows = 0 THEN 'nothing recorded yet, required days_open >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48'
-    ELSE 'the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`' END AS message,
-  the_rows.rows, pg_catalog.to_json(the_result)::text AS observed
+    ELSE 'the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`'
+  END AS message, the_rows.rows, pg_catalog.to_json(the_result)::text AS observed
 FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1
 $verdict_10$);
 

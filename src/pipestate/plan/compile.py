@@ -78,8 +78,8 @@ def _compile_sign_off(signoff: SignOff, dialect: str, runbook: str, phase: str) 
     """
     seconds = int(signoff.valid_for.total_seconds())
     signed = (
-        f"FROM pipestate.sign_off WHERE runbook = '{runbook}' AND phase = '{phase}' AND name = '{signoff.id}'\n"
-        f"  AND coalesce(text_sha256, '{signoff.text_sha256}') = '{signoff.text_sha256}'"
+        f"FROM pipestate.sign_off\n  WHERE runbook = '{runbook}' AND phase = '{phase}' AND name = '{signoff.id}'\n"
+        f"  AND coalesce(text_sha256, '{signoff.text_sha256}')\n    = '{signoff.text_sha256}'"
     )
     within = f" within {written(signoff.valid_for)}" if signoff.valid_for < FOR_GOOD else ""
     several = signoff.people > 1
@@ -89,7 +89,7 @@ def _compile_sign_off(signoff: SignOff, dialect: str, runbook: str, phase: str) 
     enough = f"people >= {signoff.people}"
     verdict = (
         f"SELECT CASE WHEN {enough} THEN 'passed' ELSE 'failed' END AS outcome,\n"
-        f"       CASE WHEN {enough} THEN {passed}\n            ELSE {missing}{how} END AS message,\n"
+        f"       CASE WHEN {enough} THEN {passed}\n            ELSE {missing}{how}\n       END AS message,\n"
         f"       1 AS rows, {DIALECTS[dialect].people}\n"
         f"FROM (SELECT count(DISTINCT lower(trim(person))) AS people {signed}\n"
         f"  AND age_seconds < {seconds}) AS signed"
@@ -117,16 +117,19 @@ class SqlDialect:
 
 # The project's search_path holds in a check: our expressions have the exact types of the server's own functions.
 _POSTGRESQL = SqlDialect(
-    facts="{row}::text AS value, pg_catalog.to_json({row}) AS json, pg_catalog.pg_typeof({row})::oid AS type",
-    kind="""CASE json_typeof(json) WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text'
-    WHEN typcategory = 'N' THEN 'number' ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END""",
+    facts="{row}::text AS value,\n    pg_catalog.to_json({row}) AS json, pg_catalog.pg_typeof({row})::oid AS type",
+    kind="""CASE json_typeof(json)
+  WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
+    ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END""",
     is_nan="kind = 'number' AND value = 'NaN'",
-    shown=f"""CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\\1') WHEN 'boolean' THEN value
-    ELSE quote_nullable(left(value, {LONGEST})) END""",
+    shown=f"""
+  name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\\1') WHEN 'boolean' THEN value
+    ELSE quote_nullable(left(value, {LONGEST})) END || ', required ' || required ||
+  {{fault}} ELSE '' END""",
     number="value::numeric",
     text='value COLLATE "C"',
     truth="value IN ('true', '1')",
-    joined="string_agg(message, chr(59) || ' ' ORDER BY place)",
+    joined="string_agg({message}, chr(59) || ' ' ORDER BY place)",
     observed=", pg_catalog.to_json(the_result)::text AS observed",
     unobserved=", NULL AS observed",
     people="json_build_object('people', people)::text AS observed",
@@ -135,12 +138,14 @@ _SQLITE = SqlDialect(
     facts="{row} AS value, typeof({row}) AS type",
     kind="CASE type WHEN 'integer' THEN 'number' WHEN 'real' THEN 'number' ELSE type END",
     is_nan="false",
-    shown=f"""CASE kind WHEN 'number' THEN CAST(value AS TEXT) WHEN 'text' THEN quote(substr(value, 1, {LONGEST}))
-    ELSE quote(value) END""",
+    shown=f"""
+  name || ' is ' || CASE kind WHEN 'number' THEN CAST(value AS TEXT) WHEN 'text' THEN quote(substr(value, 1, {LONGEST}))
+    ELSE quote(value) END || ', required ' || required ||
+  {{fault}} ELSE '' END""",
     number="value",
     text="value COLLATE BINARY",
     truth="value = 1",
-    joined="group_concat(message, char(59) || ' ')",
+    joined="group_concat({message}, char(59) || ' ')",
     observed=", the_result.*",
     unobserved="",
     people="people",
@@ -157,7 +162,7 @@ def compile_criterion(require: Requirement, dialect: str, query: str = "") -> st
         return _compare_row(nothing, require, counted, compared, DIALECTS[dialect])
     return (
         f"SELECT CASE WHEN {_all_of(counted)} THEN 'passed' ELSE 'failed' END AS outcome,\n"
-        f"  {_count_message(counted)} AS message, rows{DIALECTS[dialect].unobserved}\n"
+        f"  {_count_message(counted)} AS message, the_rows.rows{DIALECTS[dialect].unobserved}\n"
         f"FROM (SELECT count(*) AS rows FROM (\n{QUERY}\n"
         f") AS the_query {_NO_COLUMN_ROWS}) AS the_rows"
     )
@@ -176,7 +181,7 @@ def _compare_row(
     """
     values = "\n  UNION ALL ".join(
         f"SELECT {place} AS place, {text(each.column)} AS name, {text(each.required)} AS required, "
-        f"{text(_wanted(each))} AS wanted,\n    {dialect.facts.replace('{row}', f'the_result.{each.column}')}\n"
+        f"{text(_wanted(each))} AS wanted, {dialect.facts.replace('{row}', f'the_result.{each.column}')}\n"
         "    FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1"
         for place, each in enumerate(compared, start=1)
     )
@@ -195,27 +200,20 @@ def _compare_row(
     outcome = " ".join(f"WHEN {case[0]} THEN {case[1]}" for case in cases)
     message = "\n    ".join(f"WHEN {case[0]} THEN {case[2]}" for case in cases)
     only = _NO_COLUMN_ROWS if counted else "LIMIT 2"
+    fault = "CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted"
     return (
         f"WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (\n{QUERY}\n) AS the_query {only}),\n"
         f"the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (\n  {values}\n"
-        f"), the_kinds AS (SELECT place, name, required, wanted, value,\n  {dialect.kind} AS kind FROM the_values\n"
-        "), the_outcomes AS (SELECT place, name || ' is ' ||\n"
-        f"  {dialect.shown} || ', required ' || required\n"
-        f"  || CASE WHEN {_MISFITS} THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted\n"
-        f"    ELSE '' END AS message, CASE WHEN value IS NULL OR {dialect.is_nan} THEN 'failed'\n"
-        f"  WHEN {_MISFITS} THEN 'errored' WHEN CASE place\n    {holds} END THEN 'passed' ELSE 'failed' END AS outcome\n"
-        f"  FROM the_kinds\n), the_verdict AS (SELECT outcome, {dialect.joined} AS message\n"
-        "  FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)\n"
+        f"), the_kinds AS (SELECT the_values.*, {dialect.kind} AS kind FROM the_values\n"
+        f"), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR {dialect.is_nan} THEN 'failed'\n"
+        "  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'\n"
+        f"  WHEN CASE place\n    {holds} END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds\n"
+        f"), the_verdict AS (SELECT outcome, {dialect.joined.replace('{message}', dialect.shown.replace('{fault}', fault))}\n"
+        "  AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)\n"
         f"SELECT CASE {outcome} ELSE 'errored' END AS outcome,\n"
-        f"  CASE {message}\n    ELSE {text(SEVERAL)} END AS message,\n"
-        f"  the_rows.rows{dialect.observed}\n"
+        f"  CASE {message}\n    ELSE {text(SEVERAL)}\n  END AS message, the_rows.rows{dialect.observed}\n"
         "FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1"
     )
-
-
-_MISFITS = (
-    "value IS NOT NULL AND kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1'))"
-)
 
 
 def _wanted(comparison: Comparison) -> str:
