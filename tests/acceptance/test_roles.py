@@ -2,18 +2,36 @@
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.migration.failure import MigrationError
 from support.alembic_runs import Migrations
-from support.documentation import Shell, examples, find_page, lay_out
+from support.documentation import Command, Shell, examples, find_page, lay_out
 from support.legacy_database import everything_legacy, fill_legacy, without_derived
+from support.new_user import Walk, sections
 from support.servers import Database, Postgres
 
 MakeRole = Callable[..., Database]
+OWNERSHIP = "Who must not drop tables with psql"
+OF_THAT_SECTION = ("shop_owner", "shop_migrator", "shop_people", "shop_app", "maria")
+ORDERS = "SELECT id, old_status, status FROM orders ORDER BY id"
+NOTES = """from alembic import op
+
+revision, down_revision = "z9", "a1"
+
+
+def upgrade():
+    op.execute("CREATE TABLE notes (id serial PRIMARY KEY, said text)")
+
+
+def downgrade():
+    op.execute("DROP TABLE notes")
+"""
 
 
 @pytest.fixture
@@ -175,3 +193,129 @@ def test_an_owner_who_may_not_create_a_schema_can_expand_and_loses_nothing(postg
     owner.engine.dispose()
     postgres.drop(database)
     Database(postgres.admin).run(f"DROP ROLE {role}")
+
+
+@dataclass(frozen=True)
+class OwnedShop:
+    """The shop of the documentation, whose tables the section on ownership has moved to an owner role."""
+
+    walk: Walk
+    admin: Database
+
+    def spelt(self, text: str) -> str:
+        """Roles belong to the whole server: the test makes its own."""
+        name = self.admin.url.database
+        text = re.sub(rf"\b({'|'.join(OF_THAT_SECTION)})\b", rf"\1_{name}", text)
+        return text.replace("DATABASE shop", f"DATABASE {name}")
+
+    def login(self, role: str, **query: str) -> Database:
+        """A role of the section, in a new session each time."""
+        url = self.admin.url.set(username=self.spelt(role), password="change me")
+        return Database(url.update_query_dict(query), keeps_session=False)
+
+    def use(self, database: Database) -> None:
+        """Let the project connect as another role."""
+        ini = self.walk.directory / "alembic.ini"
+        url = database.url.render_as_string(hide_password=False).replace("%", "%%")
+        ini.write_text(
+            re.sub("(?m)^sqlalchemy.url = .*", lambda _: f"sqlalchemy.url = {url}", ini.read_text())
+        )
+
+    def owners(self) -> set[object]:
+        """The owners of all tables, views, indexes and sequences of the project and the ledger."""
+        query = """SELECT pg_get_userbyid(relowner) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
+            WHERE n.nspname IN ('public', 'pipestate', 'pipestate_archive')"""
+        return {owner for (owner,) in self.admin.rows(query)}
+
+
+@pytest.fixture
+def owned(postgres: Postgres, tmp_path: Path) -> Iterator[OwnedShop]:
+    """The application's login makes the shop; an administrator makes one more table, and runs the section."""
+    admin = postgres.create()
+    shop = OwnedShop(Walk(tmp_path / "shop", admin), admin)
+    admin.run(
+        shop.spelt("CREATE ROLE shop_app LOGIN PASSWORD 'change me'"),
+        shop.spelt("GRANT CREATE ON DATABASE shop TO shop_app"),
+        shop.spelt("GRANT CREATE ON SCHEMA public TO shop_app"),
+    )
+    app = shop.login("shop_app")
+    shop.walk.database = app
+    shop.walk.make_shop()
+    admin.run("CREATE TABLE of_the_administrator (id int)")
+    for example in sections(find_page("roles.md"))[OWNERSHIP]:
+        admin.run(shop.spelt(example.text))
+    shop.use(shop.login("shop_migrator"))
+    yield shop
+    postgres.drop(admin)
+    Database(postgres.admin).run(*(f"DROP ROLE {shop.spelt(role)}" for role in OF_THAT_SECTION[::-1]))
+
+
+def refused_statements() -> list[Any]:
+    """The statements of the section's table, with PostgreSQL's answers."""
+    section = find_page("roles.md").read_text(encoding="utf-8").partition(f"## {OWNERSHIP}")[2]
+    rows = re.findall(r"^\| `(.+)` \| (.+) \|$", section, re.MULTILINE)
+    return [
+        pytest.param(role, *row, id=f"{role}: {row[0]}") for row in rows for role in ("maria", "shop_app")
+    ]
+
+
+def test_who_does_not_own_tables_works_with_rows_and_changes_no_table(owned: OwnedShop) -> None:
+    before = owned.admin.rows(ORDERS)
+    faults = []
+    for each in refused_statements():
+        role, statement, answer = each.values
+        try:
+            owned.login(role).run(owned.spelt(statement))
+            faults.append(f"{each.id} was allowed")
+        except DBAPIError as error:
+            if owned.spelt(answer) not in str(error.orig):
+                faults.append(f"{each.id}: {error.orig}")
+    assert not faults
+    assert owned.admin.rows(ORDERS) == before
+    for role in ("maria", "shop_app"):
+        owned.login(role).run(
+            "INSERT INTO orders (id) VALUES (9)",
+            "UPDATE orders SET status = 'new' WHERE id = 9",
+            "DELETE FROM orders WHERE id = 9",
+        )
+
+
+def test_the_owner_role_migrates_and_restores_behind_its_gate(owned: OwnedShop) -> None:
+    walk, app = owned.walk, owned.login("shop_app")
+    owner = owned.spelt("shop_owner")
+    assert owned.owners() == {owner}
+    for example in examples(find_page("drop-a-table.md")):
+        walk.take(example)
+    assert app.value("SELECT to_regclass('order_log') IS NULL")
+    walk.shell.must(Command("pipestate verify --record", 1))
+    walk.shell.must(Command("alembic downgrade -1", 0))
+    assert app.rows("SELECT id, said FROM order_log") == [(1, "order 1 was placed")]
+    app.run("INSERT INTO order_log VALUES (2, 'by the application')")
+    walk.shell.must(Command("alembic upgrade head", 0))
+    walk.shell.must(Command("pipestate purge --older-than 0d --yes", 0))
+    assert owned.owners() == {owner}
+
+
+@pytest.mark.parametrize("page", ["rename-a-column.md", "split-a-table.md"])
+def test_the_owner_role_follows_other_pages(owned: OwnedShop, page: str) -> None:
+    """Their backfills, triggers, gates and contracts of columns."""
+    for example in examples(find_page(page)):
+        owned.walk.take(example)
+    assert owned.owners() == {owned.spelt("shop_owner")}
+
+
+@pytest.mark.parametrize("login", ["migrator", "administrator"])
+def test_what_the_owner_role_creates_is_its_own_and_open_to_the_application(
+    owned: OwnedShop, login: str
+) -> None:
+    """As the migrating login, or as a member of the owner's role that names it in the URL."""
+    if login == "administrator":
+        owned.admin.run(owned.spelt("GRANT shop_owner TO maria"))
+        owned.use(owned.login("maria", options=owned.spelt("-crole=shop_owner")))
+    revision = owned.walk.directory / "alembic" / "versions" / "z9_notes.py"
+    revision.write_text(NOTES)
+    owned.walk.shell.must(Command("alembic upgrade z9", 0))
+    owned.login("shop_app").run("INSERT INTO notes (said) VALUES ('a')", "DELETE FROM notes")
+    assert owned.owners() == {owned.spelt("shop_owner")}
+    with pytest.raises(DBAPIError, match="must be owner of table notes"):
+        owned.login("shop_app").run("DROP TABLE notes")

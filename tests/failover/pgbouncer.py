@@ -24,14 +24,12 @@ import psycopg2
 from sqlalchemy import URL
 
 from failover.cluster import Unavailable, free_port, install_packages, wait_until
-from failover.run import ENDED, LONGEST_S, counters, start_case, verify_record
+from failover.run import ENDED, LONGEST_S, counters, fill_expanded, start_case, verify_record
 from faults.case import Case, Rows, Subject, differences
 from faults.subjects import contract, downgrade, own_backfill, upgrade
 from faults.world import World
 from pipestate.database.embedded import embedded_server
-from pipestate.ledger.server_guard import install_server_guard
-from support.alembic_runs import ROOT, Migrations
-from support.legacy_database import fill_legacy
+from support.alembic_runs import ROOT
 from support.servers import Database, Postgres
 
 PROGRAM = "/usr/sbin/pgbouncer"
@@ -68,14 +66,8 @@ def attest(world: World) -> Case:
     return _command(world, ["pipestate", "attest", "preflight/backup-taken", "--by", "dba@example.com"])
 
 
-def refused_drop(world: World) -> Case:
-    """Drop a table under the guard in the server, without a reason."""
-    script = str(Path(__file__).with_name("drop_table.py"))
-    return _command(world, [script])
-
-
 def _command(world: World, argv: list[str]) -> Case:
-    database = world.postgres.copy_of("expanded and guarded", _fill_guarded)
+    database = world.postgres.copy_of("expanded", fill_expanded)
 
     def read() -> Rows:
         return {
@@ -84,13 +76,6 @@ def _command(world: World, argv: list[str]) -> Case:
         }
 
     return Case(argv, ROOT, {"PIPESTATE_DATABASE_URL": database.text}, read, read(), [database])
-
-
-def _fill_guarded(database: Database) -> None:
-    fill_legacy(database)
-    Migrations(database).upgrade("0005")
-    with database.begin() as connection:
-        install_server_guard(connection)
 
 
 MIGRATIONS: dict[str, Subject] = {"expand": upgrade, "contract": contract, "restore": downgrade}
@@ -102,9 +87,8 @@ SUBJECTS: dict[str, Subject] = {
     "backfill": own_backfill,
     "verify --record": verify_record,
     "counters": counters,
-    "refused drop": refused_drop,
 }
-CODES = {**ENDED, "gate": (1,), "refused drop": (1,)}
+CODES = {**ENDED, "gate": (1,)}
 
 
 @dataclass

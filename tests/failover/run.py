@@ -68,7 +68,7 @@ class Replicated(Postgres):
 
 def verify_record(world: World) -> Case:
     """Record every check of the old world: a run is there with all of its results, or not at all."""
-    database = world.postgres.copy_of("expanded", _fill_expanded)
+    database = world.postgres.copy_of("expanded", fill_expanded)
 
     def read() -> Rows:
         """Runs that have another number of results than they say."""
@@ -247,7 +247,7 @@ def _finished(program: "subprocess.Popen[str]") -> tuple[int, str, str]:
     return program.returncode, out, err
 
 
-def _fill_expanded(database: Database) -> None:
+def fill_expanded(database: Database) -> None:
     fill_legacy(database)
     Migrations(database).upgrade("0005")
 

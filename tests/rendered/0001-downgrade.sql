@@ -375,8 +375,7 @@ BEGIN
   INSERT INTO pg_temp.pipestate_before SELECT * FROM pg_temp.pipestate_catalogue();
   DELETE FROM pg_temp.pipestate_memory m WHERE m.what = 'emptied';
   INSERT INTO pg_temp.pipestate_memory SELECT 'emptied', u.oid, 0 FROM unnest(pg_temp.pipestate_emptied()) AS u (oid);
-  PERFORM set_config('pipestate.begun', revision, true),
-    pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server leaves the judgement to end_revision
+  PERFORM set_config('pipestate.begun', revision, true);
 END $$;
 
 CREATE OR REPLACE PROCEDURE pg_temp.pipestate_end_revision(
@@ -493,7 +492,7 @@ BEGIN
   IF other_owner IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner, current_user);
   END IF;
-  CALL pipestate.require_version('1.a3a95366ece9', with_tables => false);
+  CALL pipestate.require_version('1.1bfa9de3e725', with_tables => false);
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -523,16 +522,6 @@ BEGIN
       OR EXISTS (SELECT FROM pipestate.soft_drop WHERE state IN ('hidden', 'validating')) THEN
     PERFORM set_config('search_path', path, true);
     RETURN;
-  END IF;
-  IF to_regnamespace('pipestate_guard') IS NOT NULL THEN
-    BEGIN
-      DROP EVENT TRIGGER IF EXISTS pipestate_guard;
-      DROP EVENT TRIGGER IF EXISTS pipestate_guard_start;
-      DROP SCHEMA pipestate_guard CASCADE;
-    EXCEPTION WHEN insufficient_privilege THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE =
-        'the guard in the server belongs to another role: run pipestate guard remove as its owner first';
-    END;
   END IF;
   FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
                WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'emptied', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'end_step', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain_error', 'family', 'fill', 'finish_index', 'fire_deferred', 'first_row', 'foreign_keys', 'forget', 'gate_state', 'gated', 'go_on', 'grant_migrating', 'grant_recording', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'impostors', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_gate', 'kept_in', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'may_record', 'modified_since', 'note_copies', 'numbers_of', 'others', 'parents', 'pass_gate', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'referenced', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_token', 'require_valid', 'require_version', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'version', 'versions', 'warn', 'with_hidden_definitions', 'written_columns', 'written_since', 'written_tables') LOOP

@@ -380,8 +380,7 @@ BEGIN
   INSERT INTO pg_temp.pipestate_before SELECT * FROM pg_temp.pipestate_catalogue();
   DELETE FROM pg_temp.pipestate_memory m WHERE m.what = 'emptied';
   INSERT INTO pg_temp.pipestate_memory SELECT 'emptied', u.oid, 0 FROM unnest(pg_temp.pipestate_emptied()) AS u (oid);
-  PERFORM set_config('pipestate.begun', revision, true),
-    pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server leaves the judgement to end_revision
+  PERFORM set_config('pipestate.begun', revision, true);
 END $$;
 
 CREATE OR REPLACE PROCEDURE pg_temp.pipestate_end_revision(
@@ -587,7 +586,7 @@ BEGIN
   SELECT substring(p.prosrc, '[0-9]+[.0-9a-f]*') INTO todo FROM pg_proc p
    WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname = 'version';
   IF split_part(todo, '.', 1)::integer > 1 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.a3a95366ece9): use the pipestate that installed them', todo);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.1bfa9de3e725): use the pipestate that installed them', todo);
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
@@ -1144,8 +1143,7 @@ BEGIN
   ELSIF (state ->> 'late')::boolean OR state -> 'results' <> '[]'::jsonb THEN
     state := pipestate.settle_gate(state, (state ->> 'late')::boolean);
   END IF;
-  PERFORM set_config('pipestate.gate_state', '', true), set_config('pipestate.gate', revision, true),
-    pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
+  PERFORM set_config('pipestate.gate_state', '', true), set_config('pipestate.gate', revision, true);
   IF (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL AND EXISTS (  -- filled by others since: rare, so all are read again
       SELECT FROM pg_class c WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND c.oid >= 16384 AND NOT others ? c.oid::text
          AND c.relnamespace::regnamespace::text NOT IN ('pipestate', 'pipestate_archive') AND c.oid NOT IN (
@@ -1320,8 +1318,7 @@ BEGIN
        WHERE NOT starts_with(s::text, 'pg_temp_')) || 'pg_temp'::text, ', ')) IS DISTINCT FROM heads THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'what comes before this revision was not done, so it does nothing';
   END IF;
-  PERFORM set_config('pipestate.gate', token, true), set_config('pipestate.others', '', true),
-    pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
+  PERFORM set_config('pipestate.gate', token, true), set_config('pipestate.others', '', true);
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.impostors(schemas text[], query text) RETURNS text
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $impostors$
@@ -1806,8 +1803,7 @@ BEGIN
   INSERT INTO pg_temp.pipestate_before SELECT * FROM pipestate.catalogue();
   DELETE FROM pg_temp.pipestate_memory m WHERE m.what = 'emptied';
   INSERT INTO pg_temp.pipestate_memory SELECT 'emptied', u.oid, 0 FROM unnest(pipestate.emptied()) AS u (oid);
-  PERFORM set_config('pipestate.begun', revision, true),
-    pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server leaves the judgement to end_revision
+  PERFORM set_config('pipestate.begun', revision, true);
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.end_revision(
   revision text, direction text, mode text, reason text, statements text, own boolean,
@@ -2804,7 +2800,7 @@ SET bytea_output = hex
 AS $definitions$
 WITH place AS (
   SELECT n.oid, n.nspname, n.nspowner, n.nspacl FROM pg_namespace n
-  WHERE n.nspname NOT LIKE 'pg\_%' AND n.nspname NOT IN ('information_schema', 'pipestate', 'pipestate_guard')
+  WHERE n.nspname NOT LIKE 'pg\_%' AND n.nspname NOT IN ('information_schema', 'pipestate')
     AND n.nspname NOT LIKE 'pipestate\_archive%'
 ), member AS MATERIALIZED (
   SELECT d.classid, d.objid FROM pg_depend d WHERE d.deptype = 'e' AND d.objid >= 16384
@@ -2920,7 +2916,7 @@ FROM (
   UNION ALL
   SELECT '', 'event trigger', v.evtname, concat_ws(' ', v.evtevent, v.evtfoid::regproc, v.evtenabled::text, v.evttags::text),
          NULL, false
-  FROM pg_event_trigger v WHERE v.evtname NOT IN ('pipestate_guard', 'pipestate_guard_start')
+  FROM pg_event_trigger v
 ) AS object
 $definitions$;
 CREATE OR REPLACE FUNCTION pipestate.schema_method() RETURNS text
@@ -3939,7 +3935,7 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.version() RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.a3a95366ece9' $$;
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.1bfa9de3e725' $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_version(wanted text, with_tables boolean DEFAULT true)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

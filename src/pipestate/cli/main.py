@@ -45,7 +45,6 @@ OWN = {
     "observe": "pipestate.cli.ledger:observe",
     "history": "pipestate.cli.ledger:history",
     "ledger": "pipestate.cli.ledger:app",
-    "guard": "pipestate.cli.guard:app",
     "fleet": "pipestate.cli.fleet:app",
     "runbook": "pipestate.cli.runbook:app",
     "purge": "pipestate.cli.ledger:purge",

@@ -133,8 +133,8 @@ def install_block() -> str:
 
 
 def remove_block() -> str:
-    """Render PL/pgSQL that drops the guard in the server, and all pipestate routines."""
-    return query("remove_functions", guard=query("remove_server_guard"), names=_names())
+    """Render PL/pgSQL that drops all pipestate routines."""
+    return query("remove_functions", names=_names())
 
 
 def _names() -> str:

@@ -27,45 +27,10 @@ SELECT
   GRANT EXECUTE ON FUNCTION pipestate.schema_definitions(), pipestate.schema_method(), pipestate.this_database() TO PUBLIC;
 
 -- name: remove_functions
-<<guard>>
   FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
                WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname IN (<<names>>) LOOP
     EXECUTE todo;
   END LOOP;
-
--- name: remove_server_guard
-  IF to_regnamespace('pipestate_guard') IS NOT NULL THEN
-    BEGIN
-      DROP EVENT TRIGGER IF EXISTS pipestate_guard;
-      DROP EVENT TRIGGER IF EXISTS pipestate_guard_start;
-      DROP SCHEMA pipestate_guard CASCADE;
-    EXCEPTION WHEN insufficient_privilege THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE =
-        'the guard in the server belongs to another role: run pipestate guard remove as its owner first';
-    END;
-  END IF;
-
--- name: server_guard_functions
-SELECT p.proname::text AS name, p.prosrc AS body, p.prosecdef AS definer, p.proconfig::text AS config,
-       pg_get_userbyid(p.proowner)::text AS owner
-FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = 'pipestate_guard'
-
--- name: server_guard_triggers
-SELECT t.evtname::text AS name, t.evtevent::text AS event, t.evtenabled::text AS enabled, t.evttags IS NULL AS every_tag,
-       (SELECT concat(n.nspname, '.', p.proname) FROM pg_proc p
-          JOIN pg_namespace n ON n.oid = p.pronamespace WHERE p.oid = t.evtfoid) AS function,
-       pg_get_userbyid(t.evtowner)::text AS owner,
-       obj_description(t.oid, 'pg_event_trigger') AS comment
-FROM pg_event_trigger t WHERE t.evtname = ANY (:names)
-
--- name: server_guard_owner
-SELECT pg_get_userbyid(n.nspowner)::text AS owner, n.nspowner = r.oid OR o.rolsuper AS is_trusted
-FROM pg_namespace n JOIN pg_roles o ON o.oid = n.nspowner, pg_roles r
-WHERE n.nspname = 'pipestate_guard' AND r.rolname = current_user
-
--- name: ledger_owner
-SELECT pg_get_userbyid(c.relowner)::text FROM pg_class c
-WHERE c.oid = to_regclass('pipestate.run')
 
 -- name: soft_drops
 -- Oids and built-in functions only, so every reader of the ledger can run it. `bytes` is the total table size.

@@ -68,7 +68,6 @@ class Event(StrEnum):
     DOWNGRADE = "downgrade"
     ADOPT = "adopt"
     STAMP = "stamp"
-    DROP = "drop"  # by psql or another tool, with a reason that the guard in the server recorded
 
 
 # Events that only record an applied or reverted revision.

@@ -11,7 +11,6 @@ from sqlalchemy.exc import DBAPIError
 from pipestate.core.errors import ConfigError
 from pipestate.ledger.contracts import without_ended_backfills
 from pipestate.ledger.drift import read_drift
-from pipestate.ledger.server_guard import read_server_guard
 from pipestate.ledger.soft_drops import SoftDropped, find_orphans, find_soft_drops
 from pipestate.ledger.state import NOT_SHOWN, find_foreign_owner, foreign_warning, require_ledger
 from pipestate.ledger.tables import CLOCK, in_utc
@@ -78,14 +77,12 @@ def collect(
     now = read_clock(connection)
     report = verify_on(connection, url, phases, position, timeout_s=timeout_s)
     report = without_ended_backfills(connection, report, phases, position)
-    guard = read_server_guard(connection)
-    warnings = (*report.warnings, *([guard.fault] if guard is not None and guard.fault else []))
     views = tuple(run_views(connection, phases, position, timeout_s))
-    status = Status(now, report.database, _runbooks(phases, report, now), views, warnings)
+    status = Status(now, report.database, _runbooks(phases, report, now), views, report.warnings)
     # The owner of the version table is trusted: `verify_on` has called `set_version_table`.
     if found := find_foreign_owner(connection):
         said = f"{found}; {NOT_SHOWN}"
-        return replace(status, no_ledger=said, warnings=(*warnings, said))
+        return replace(status, no_ledger=said, warnings=(*report.warnings, said))
     try:
         require_ledger(connection)
         with guarded(connection, timeout_s):

@@ -197,8 +197,7 @@ BEGIN
   ELSIF (state ->> 'late')::boolean OR state -> 'results' <> '[]'::jsonb THEN
     state := pipestate.settle_gate(state, (state ->> 'late')::boolean);
   END IF;
-  PERFORM set_config('pipestate.gate_state', '', true), set_config('pipestate.gate', revision, true),
-    pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
+  PERFORM set_config('pipestate.gate_state', '', true), set_config('pipestate.gate', revision, true);
   IF (state ->> 'enforce')::boolean AND state ->> 'force' IS NULL AND EXISTS (  -- filled by others since: rare, so all are read again
       SELECT FROM pg_class c WHERE c.relkind = 'r' AND c.relpersistence <> 't' AND c.oid >= 16384 AND NOT others ? c.oid::text
          AND c.relnamespace::regnamespace::text NOT IN ('pipestate', 'pipestate_archive') AND c.oid NOT IN (

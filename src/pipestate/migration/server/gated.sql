@@ -123,6 +123,5 @@ BEGIN
        WHERE NOT starts_with(s::text, 'pg_temp_')) || 'pg_temp'::text, ', ')) IS DISTINCT FROM heads THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'what comes before this revision was not done, so it does nothing';
   END IF;
-  PERFORM set_config('pipestate.gate', token, true), set_config('pipestate.others', '', true),
-    pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server lets this transaction drop
+  PERFORM set_config('pipestate.gate', token, true), set_config('pipestate.others', '', true);
 END $$;

@@ -275,8 +275,7 @@ BEGIN
   INSERT INTO pg_temp.pipestate_before SELECT * FROM pipestate.catalogue();
   DELETE FROM pg_temp.pipestate_memory m WHERE m.what = 'emptied';
   INSERT INTO pg_temp.pipestate_memory SELECT 'emptied', u.oid, 0 FROM unnest(pipestate.emptied()) AS u (oid);
-  PERFORM set_config('pipestate.begun', revision, true),
-    pg_advisory_xact_lock_shared(1885958245, 1937006966);  -- the guard in the server leaves the judgement to end_revision
+  PERFORM set_config('pipestate.begun', revision, true);
 END $$;
 
 -- Judge what was done since begin_revision. `mode` is refuse, warn, force or allow; `own` spares what pipestate itself has made.

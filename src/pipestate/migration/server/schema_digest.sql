@@ -18,7 +18,7 @@ SET bytea_output = hex
 AS $definitions$
 WITH place AS (
   SELECT n.oid, n.nspname, n.nspowner, n.nspacl FROM pg_namespace n
-  WHERE n.nspname NOT LIKE 'pg\_%' AND n.nspname NOT IN ('information_schema', 'pipestate', 'pipestate_guard')
+  WHERE n.nspname NOT LIKE 'pg\_%' AND n.nspname NOT IN ('information_schema', 'pipestate')
     AND n.nspname NOT LIKE 'pipestate\_archive%'
 ), member AS MATERIALIZED (
   SELECT d.classid, d.objid FROM pg_depend d WHERE d.deptype = 'e' AND d.objid >= 16384
@@ -134,7 +134,7 @@ FROM (
   UNION ALL
   SELECT '', 'event trigger', v.evtname, concat_ws(' ', v.evtevent, v.evtfoid::regproc, v.evtenabled::text, v.evttags::text),
          NULL, false
-  FROM pg_event_trigger v WHERE v.evtname NOT IN ('pipestate_guard', 'pipestate_guard_start')
+  FROM pg_event_trigger v
 ) AS object
 $definitions$;
 
