@@ -67,7 +67,7 @@ screens: $(READY) ## write the kept screens anew (look at the difference)
 	PIPESTATE_WRITE_SCREENS=1 $(BIN)/python -m pytest -q tests/acceptance/test_screens.py tests/unit/cli/formats/test_rehearse.py
 
 rendered: $(READY) ## write the kept SQL of revisions, ledger and pipeline anew (look at the difference)
-	PIPESTATE_WRITE_RENDERED=1 $(BIN)/python -m pytest -q tests/application/chain/test_rendered.py \
+	PIPESTATE_WRITE_RENDERED=1 $(BIN)/python -m pytest -q tests/application/migrations/test_rendered.py \
 	  tests/integration/ledger/test_install.py tests/application/unit/test_rendered.py
 
 picture: $(READY) ## write the README's picture anew
@@ -93,7 +93,7 @@ scale: $(READY) ## measure verify and the contract up to ten million rows, into 
 	@mkdir -p build && rm -f build/scale_verify.json
 	@code=0; \
 	  $(BIN)/python benchmarks/verify.py --sizes $(SIZES) --json build/scale_verify.json || code=1; \
-	  $(BIN)/python benchmarks/writer_stall.py --only chain --sites 10000000 --rounds 1 || code=1; \
+	  $(BIN)/python benchmarks/writer_wait.py --only migrations --sites 10000000 --rounds 1 || code=1; \
 	  $(BIN)/python benchmarks/_scale_page.py build/scale_verify.json; exit $$code
 
 clean: ## remove the virtual environment and what builds leave behind

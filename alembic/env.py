@@ -1,4 +1,4 @@
-"""Alembic's way in: autogenerate settings of this chain. What happens is in pipestate.environment."""
+"""Alembic's way in: autogenerate settings of these migrations. What happens is in pipestate.environment."""
 
 from logging.config import fileConfig
 from typing import Any

@@ -2,7 +2,7 @@
 
 Whatever the size, a thousand sites are in flight, a thousand rows of the old account stand at ocr, two thousand items
 wait, and a thousand jobs come a day: what a check has to find is the same, what there is besides is not. Tables are
-filled before the chain adopts them, so that it builds its indexes over all rows at once.
+filled before the migrations adopt them, so that they build their indexes over all rows at once.
 """
 
 import shutil

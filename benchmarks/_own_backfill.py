@@ -23,7 +23,7 @@ from pipestate.database import connections as db
 from pipestate.ledger.install import install
 from pipestate.runbook.lint import load
 
-LEAST_RATE, LEAST_STEADY, MOST_STALL_S = 0.8, 0.9, 2 * TARGET_S
+LEAST_RATE, LEAST_STEADY, MOST_WAIT_S = 0.8, 0.9, 2 * TARGET_S
 ONE_UPDATE = "UPDATE orders SET state = CASE WHEN paid THEN 'paid' ELSE 'open' END WHERE state IS NULL"
 PAGE = """---
 runbook: orders
@@ -110,7 +110,7 @@ def rate(moments: list[tuple[int, float]], begin: float, end: float) -> float:
     return (within[-1][0] - within[0][0]) / (within[-1][1] - within[0][1])
 
 
-def longest_stall(url: URL) -> float:
+def longest_wait(url: URL) -> float:
     """Run it beside a writer on the same rows; return the longest time that one of his statements took."""
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
@@ -151,19 +151,19 @@ def beside_one_update(
     on_a_copy: OnACopy[float],
     on_a_copy_walk: OnACopy[Walk],
 ) -> tuple[float, float, float, float]:
-    """Return the ratios of the rates and of the tenths, the shortest of the longest stalls in seconds, and the rate."""
-    ratios, steadies, stalls, rates = [], [], [], []
+    """Return the ratios of the rates and of the tenths, the shortest of the longest waits in seconds, and the rate."""
+    ratios, steadies, waits, rates = [], [], [], []
     for number in range(rounds):
         theirs = on_a_copy(admin, template, one_update)
         ours = on_a_copy_walk(admin, template, walk)
-        stall = on_a_copy(admin, template, longest_stall)
+        wait = on_a_copy(admin, template, longest_wait)
         print(
             f"  round {number + 1}: one UPDATE {rows / theirs:,.0f} rows/s, pipestate backfill "
-            f"{rows / ours.seconds:,.0f} rows/s, last tenth {ours.steady:.2f} x the first, longest stall of a writer "
-            f"{stall * 1000:.0f} ms"
+            f"{rows / ours.seconds:,.0f} rows/s, last tenth {ours.steady:.2f} x the first, longest wait of a writer "
+            f"{wait * 1000:.0f} ms"
         )
         ratios.append(theirs / ours.seconds)
         steadies.append(ours.steady)
-        stalls.append(stall)
+        waits.append(wait)
         rates.append(rows / ours.seconds)
-    return statistics.median(ratios), statistics.median(steadies), min(stalls), statistics.median(rates)
+    return statistics.median(ratios), statistics.median(steadies), min(waits), statistics.median(rates)

@@ -39,12 +39,12 @@ READS = {
     "success-rate": "the results of a day, by an index",
     "jobs-without-results": "the jobs of a week and their results, by indexes",
     "soak": "90 days of records of its phase",
-    "stable-hours": "the observations of the hours that it asks for, by an index",
+    "stable-hours": "the observations of the hours that it needs, by an index",
     "reconciliation-schedule": "90 days of reconciliations",
     "reconciliation-runs": "90 days of reconciliations",
     "manual-interventions": "90 days of reconciliations",
 }
-FLAT_MS = 10.0  # less than that is noise
+FLAT_MS = 10.0  # less than that is too small to measure
 STILL_FLAT = 1.5  # times as long is still flat
 
 

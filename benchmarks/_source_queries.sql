@@ -1,5 +1,5 @@
 -- What the source documents have people type to see whether all is well: 000 and 001 (sites), 002 (before the
--- cleanup), 004 (pipeline state). Each question once, in plain SQL, as it would be asked of PostgreSQL.
+-- cleanup), 004 (pipeline state). Each question once, in plain SQL, as a person would put it to PostgreSQL.
 
 -- 000, 001: sites by stage
 SELECT current_stage, count(*) FROM sites WHERE current_stage IS NOT NULL GROUP BY current_stage ORDER BY 2 DESC;

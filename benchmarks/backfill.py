@@ -121,22 +121,22 @@ def own_backfill(rows: int, rounds: int, relaxed: bool) -> bool:
         execute(admin, f"CREATE DATABASE {template.database}", "ALTER SYSTEM SET max_wal_size = '8GB'")
         execute(admin, "SELECT pg_reload_conf()")
         _own_backfill.make_template(template, rows)
-        rate, steady, stall, speed = _own_backfill.beside_one_update(
+        rate, steady, wait, speed = _own_backfill.beside_one_update(
             admin, template, rows, rounds, on_a_copy, on_a_copy
         )
     fast, even = rate >= LEAST_RATE, steady >= LEAST_STEADY
-    calm = stall <= _own_backfill.MOST_STALL_S
+    calm = wait <= _own_backfill.MOST_WAIT_S
     print(f"pipestate backfill beside one UPDATE: {rate:.2f} x{verdict(fast, f'at least {LEAST_RATE}')}")
     print(f"last tenth beside the first: {steady:.2f} x{verdict(even, f'at least {LEAST_STEADY}')}")
-    most = f"at most {_own_backfill.MOST_STALL_S * 1000:.0f}"
-    print(f"longest stall of a writer: {stall * 1000:.0f} ms{verdict(calm, most)}")
+    most = f"at most {_own_backfill.MOST_WAIT_S * 1000:.0f}"
+    print(f"longest wait of a writer: {wait * 1000:.0f} ms{verdict(calm, most)}")
     size = _size(rows, relaxed)
     keep(f"{size}, a page's backfill, rows a second", speed, "for information", ok=True)
     keep(f"{size}, a page's backfill beside one UPDATE", rate, f"at least {LEAST_RATE}", ok=fast)
     keep(
         f"{size}, a page's backfill, last tenth beside the first", steady, f"at least {LEAST_STEADY}", ok=even
     )
-    keep(f"{size}, a page's backfill, longest stall of a writer, ms", stall * 1000, most, ok=calm)
+    keep(f"{size}, a page's backfill, longest wait of a writer, ms", wait * 1000, most, ok=calm)
     return fast and even and calm
 
 

@@ -6,8 +6,8 @@ the median of the rounds.
 
 A forecast is right within a factor of two where the truth is at least 300 ms and five times what an empty
 revision shows; below that, when both are on the same side of the limit. DROP COLUMN behind a long reader is not
-measured but tried: its wait must be called unbounded, those of the chain bounded, both from meeting a reader that
-does not end. Beside the watcher a change may take at most a tenth longer.
+measured but tried: the forecast must say that its request never gives up, and that those of the shipped
+migrations do, after each has met a reader that does not end. Beside the watcher a change may take at most a tenth longer.
 
     python benchmarks/rehearse.py
     python benchmarks/rehearse.py --rows 20000 --rounds 1    # does the script run? the figures say nothing
@@ -32,9 +32,9 @@ from _common import LEGACY, execute, plain
 from _results import keep
 from pipestate.database.embedded import embedded_server
 from pipestate.database.urls import shipped_root
-from writer_stall import SEED_EXPAND, Load, copy_of, measure
+from writer_wait import SEED_EXPAND, Load, copy_of, measure
 
-LIMIT_MS, WORTH_JUDGING_MS, NOISE_FACTOR, MOST_SLOWED = 500, 300, 5, 1.10
+LIMIT_MS, WORTH_JUDGING_MS, MEASURABLE_FACTOR, MOST_SLOWED = 500, 300, 5, 1.10
 CHANGES = {
     "001's SQL": SEED_EXPAND,
     "volatile default": ["ALTER TABLE sites ADD COLUMN token uuid DEFAULT gen_random_uuid()"],
@@ -42,7 +42,7 @@ CHANGES = {
     "UPDATE of all rows": ["UPDATE sites SET extra = '[]'"],
     "DROP COLUMN": ["ALTER TABLE sites DROP COLUMN lat"],
 }
-CHAIN = "the shipped chain"
+MIGRATIONS = "the shipped migrations"
 ENV = """from alembic import context
 from sqlalchemy import create_engine, pool
 from pipestate.config import resolve_url
@@ -69,10 +69,10 @@ class Round:
 
     forecast: float
     truth: float
-    noise: float
+    idle: float
     watched: float
     alone: float
-    bounded: bool
+    gives_up: bool
     tried: bool | None
 
 
@@ -118,7 +118,7 @@ def migrate(project: Project, database: URL) -> None:
 
 
 def forecast(project: Project, database: URL) -> dict[str, Any]:
-    options = ("--on", plain(database), "--to", project.target, "--max-stall", f"{LIMIT_MS}ms", "--json")
+    options = ("--on", plain(database), "--to", project.target, "--max-wait", f"{LIMIT_MS}ms", "--json")
     found: dict[str, Any] = json.loads(
         run(project, database, "pipestate", "rehearse", *options, codes=(0, 1))
     )
@@ -146,7 +146,7 @@ def compare(project: Project, template: URL, server: URL, load: Load) -> Round:
 
 
 def was_tried(tables: list[dict[str, Any]]) -> bool | None:
-    """Say whether every wait for ACCESS EXCLUSIVE met a reader; None where none was asked for."""
+    """Say whether every wait for ACCESS EXCLUSIVE met a reader; None if none was requested."""
     known = [table["bounded_by"] == "tried" for table in tables if table["bounded"] is not None]
     return all(known) if known else None
 
@@ -179,20 +179,20 @@ def judge(name: str, rounds: list[Round], rows: int) -> bool:
     """Print one line, and say whether the forecast was right."""
     guess = median(each.forecast for each in rounds)
     truth = median(each.truth for each in rounds)
-    noise = median(each.noise for each in rounds)
+    idle = median(each.idle for each in rounds)
     slowed = slowed_by(rounds)
-    if name == "DROP COLUMN" or truth < max(WORTH_JUDGING_MS, noise * NOISE_FACTOR):
+    if name == "DROP COLUMN" or truth < max(WORTH_JUDGING_MS, idle * MEASURABLE_FACTOR):
         right = (guess > LIMIT_MS) == (truth > LIMIT_MS)
     else:
         right = 0.5 <= guess / truth <= 2
-    if name in (CHAIN, "DROP COLUMN"):
-        right &= all(each.tried is True and each.bounded is (name == CHAIN) for each in rounds)
-    bounded = f"{'' if rounds[0].bounded else 'not '}bounded{', tried' if rounds[0].tried else ''}"
-    bounded = "–" if rounds[0].tried is None else bounded
+    if name in (MIGRATIONS, "DROP COLUMN"):
+        right &= all(each.tried is True and each.gives_up is (name == MIGRATIONS) for each in rounds)
+    gives_up = f"{'gives up' if rounds[0].gives_up else 'never'}{', tried' if rounds[0].tried else ''}"
+    gives_up = "–" if rounds[0].tried is None else gives_up
     print(
-        f"{name:<20}{guess:>10.0f}{truth:>10.0f}{guess / max(truth, 1):>8.2f}{noise:>8.0f}"
+        f"{name:<20}{guess:>10.0f}{truth:>10.0f}{guess / max(truth, 1):>8.2f}{idle:>8.0f}"
         f"{'–' if slowed is None else f'{slowed:.2f}':>9}  "
-        f"{bounded:<20}{said(right)}",
+        f"{gives_up:<20}{said(right)}",
         flush=True,
     )
     return keep(
@@ -216,7 +216,7 @@ def main() -> int:
         template = server.set(database="legacy")
         execute(server, "CREATE DATABASE legacy")
         execute(template, *LEGACY, sites=load.sites)
-        projects = [Project(CHAIN, shipped_root(), "0005")]
+        projects = [Project(MIGRATIONS, shipped_root(), "0005")]
         projects += [
             lay_out(Path(directory) / str(number), name, statements)
             for number, (name, statements) in enumerate(CHANGES.items())
@@ -225,7 +225,7 @@ def main() -> int:
             project.name: [compare(project, template, server, load) for _ in range(options.rounds)]
             for project in projects
         }
-    print(f"\n{'':<20}{'forecast':>10}{'truth ms':>10}{'ratio':>8}{'noise':>8}{'slowed':>9}")
+    print(f"\n{'':<20}{'forecast':>10}{'truth ms':>10}{'ratio':>8}{'idle':>8}{'slowed':>9}")
     right = [judge(name, rounds, load.sites) for name, rounds in found.items()]
     right.append(judge_watcher(list(found.values()), load.sites))
     return 0 if all(right) else 1

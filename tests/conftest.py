@@ -13,7 +13,7 @@ import pytest
 from redis import Redis
 
 import pipestate
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.legacy_database import Rows, everything_legacy, fill_legacy, fill_legacy_at
 from support.miniatures import copy_project
 from support.programs import collect_seldom
@@ -45,7 +45,7 @@ sys.dont_write_bytecode = False
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compile the package and its chain once, for the hundreds of programs that may not keep what they compile."""
+    """Compile the package and its migrations once, for the hundreds of programs that may not keep what they compile."""
     if not hasattr(config, "workerinput"):
         for directory in (Path(pipestate.__file__).parent, ROOT / "alembic"):
             compile_dir(str(directory), quiet=2)
@@ -77,7 +77,7 @@ def legacy_at(bed: Postgres | Sqlite, revision: str) -> Database:
 
 def fill_contracted(database: Database) -> None:
     fill_legacy(database)
-    Chain(database).contract()
+    Migrations(database).contract()
 
 
 @pytest.fixture(scope="session")
@@ -126,10 +126,10 @@ def legacy(bed: Postgres | Sqlite) -> Iterator[Database]:
 
 
 @pytest.fixture
-def legacy_0003(bed: Postgres | Sqlite) -> Iterator[Chain]:
+def legacy_0003(bed: Postgres | Sqlite) -> Iterator[Migrations]:
     """The old world with counters, and without the pipeline state: at 0003."""
     database = legacy_at(bed, "0003")
-    yield Chain(database)
+    yield Migrations(database)
     bed.drop(database)
 
 
@@ -142,15 +142,15 @@ def legacy_0005(bed: Postgres | Sqlite) -> Iterator[Database]:
 
 
 @pytest.fixture
-def expanded(legacy_0005: Database) -> Chain:
-    return Chain(legacy_0005)
+def expanded(legacy_0005: Database) -> Migrations:
+    return Migrations(legacy_0005)
 
 
 @pytest.fixture
-def contracted(bed: Postgres | Sqlite) -> Iterator[Chain]:
+def contracted(bed: Postgres | Sqlite) -> Iterator[Migrations]:
     """The old world, contracted through its open gate: at 0007."""
     database = bed.copy_of("legacy at 0007", fill_contracted)
-    yield Chain(database)
+    yield Migrations(database)
     bed.drop(database)
 
 
@@ -164,13 +164,13 @@ def legacy_rows(bed: Postgres | Sqlite) -> Rows:
 
 
 @pytest.fixture
-def chain(database: Database) -> Chain:
-    return Chain(database)
+def migrations(database: Database) -> Migrations:
+    return Migrations(database)
 
 
 @pytest.fixture
-def legacy_chain(legacy: Database) -> Chain:
-    return Chain(legacy)
+def legacy_migrations(legacy: Database) -> Migrations:
+    return Migrations(legacy)
 
 
 @pytest.fixture
@@ -182,47 +182,47 @@ def pg(postgres: Postgres) -> Iterator[Database]:
 
 
 @pytest.fixture
-def pg_chain(pg: Database) -> Chain:
-    return Chain(pg)
+def pg_migrations(pg: Database) -> Migrations:
+    return Migrations(pg)
 
 
 @pytest.fixture
-def pg_legacy(postgres: Postgres) -> Iterator[Chain]:
+def pg_legacy(postgres: Postgres) -> Iterator[Migrations]:
     """The old world, PostgreSQL only."""
     database = postgres.copy_of("legacy", fill_legacy)
-    yield Chain(database)
+    yield Migrations(database)
     postgres.drop(database)
 
 
 @pytest.fixture
-def pg_0002(postgres: Postgres) -> Iterator[Chain]:
+def pg_0002(postgres: Postgres) -> Iterator[Migrations]:
     """The old world with a ledger, PostgreSQL only."""
     database = legacy_at(postgres, "0002")
-    yield Chain(database)
+    yield Migrations(database)
     postgres.drop(database)
 
 
 @pytest.fixture
-def pg_0003(postgres: Postgres) -> Iterator[Chain]:
+def pg_0003(postgres: Postgres) -> Iterator[Migrations]:
     """The old world at 0003, PostgreSQL only."""
     database = legacy_at(postgres, "0003")
-    yield Chain(database)
+    yield Migrations(database)
     postgres.drop(database)
 
 
 @pytest.fixture
-def pg_expanded(postgres: Postgres) -> Iterator[Chain]:
+def pg_expanded(postgres: Postgres) -> Iterator[Migrations]:
     """The old world at 0005, PostgreSQL only."""
     database = legacy_at(postgres, "0005")
-    yield Chain(database)
+    yield Migrations(database)
     postgres.drop(database)
 
 
 @pytest.fixture
-def pg_contracted(postgres: Postgres) -> Iterator[Chain]:
+def pg_contracted(postgres: Postgres) -> Iterator[Migrations]:
     """The old world at 0007, PostgreSQL only."""
     database = postgres.copy_of("legacy at 0007", fill_contracted)
-    yield Chain(database)
+    yield Migrations(database)
     postgres.drop(database)
 
 

@@ -28,7 +28,7 @@ AT_ONCE = 2
 VERSIONS = ["13", "14", "15", "16", "17", "18"]
 # What must hold on every version: migrations, gates, verify, contracts, the ledger, backfills, attacks.
 TESTS = [
-    *("tests/integration/migration", "tests/application/chain", "tests/attacks"),
+    *("tests/integration/migration", "tests/application/migrations", "tests/attacks"),
     *("tests/integration/ledger", "tests/integration/verify", "tests/application/runbooks"),
     "tests/integration/backfill",
 ]

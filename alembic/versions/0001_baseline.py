@@ -1,6 +1,6 @@
 """The legacy schema: created where absent, adopted where present.
 
-Why: the chain must start from something that it knows. On a production database `sites`,
+Why: the migrations must start from something that they know. On a production database `sites`,
 `site_progress`, `content_items` and `jobs` are there already and stay as they are; on an empty one
 they are created as the source systems had them. The ledger's table
 `object` remembers which is which; this revision installs that much of it.

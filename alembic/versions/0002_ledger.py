@@ -1,6 +1,6 @@
 """The ledger: what was verified, signed off and observed.
 
-Why: a gate can only ask what is in the database. Runs of verify, people's words and outside facts are
+Why: a gate can only check what is in the database. Runs of verify, people's words and outside facts are
 written here first and then checked in SQL like everything else.
 Lock: none on existing tables.
 Verified by: sites-consolidation, phase `preflight`, whose sign-offs need it.

@@ -56,7 +56,7 @@ HISTORY_INDEXES = (
     Index("idx_queue_history_created_at", "queue_history", "created_at"),
 )
 
-# Every status counts: a worker that is silent while starting, paused or in error needs a look too.
+# Every status counts: a worker that is silent while starting, paused or in error needs attention too.
 STALE_WORKERS = """SELECT worker_id, queue_name, status, current_job_id, last_heartbeat,
        CAST(EXTRACT(EPOCH FROM (now() - last_heartbeat)) AS bigint) AS seconds_since
   FROM worker_heartbeats

@@ -24,7 +24,7 @@ branch_labels = None
 depends_on = None
 
 # The criteria that must still be in the runbook, whoever has edited it.
-INSISTED = (
+MUST_PASS = (
     "backfill-complete",
     "stuck-sites",
     "reconciliation-runs",
@@ -58,7 +58,7 @@ contract = Contract(
     tables=["site_progress"],
     keys={"site_progress": "subdomain"},
     recheck=["recent-site-progress-writes"],
-    insist=INSISTED,
+    must_pass=MUST_PASS,
     derived={"site_progress": DerivedRows("sites", DERIVED, where="s.current_stage IS NOT NULL")},
     changed_at={"site_progress": "updated_at"},
     may_be_gone=True,  # a database that has dropped it already is adopted

@@ -25,7 +25,7 @@ branch_labels = None
 depends_on = None
 
 # The criteria that must still be in the runbook, whoever has edited it.
-INSISTED = (
+MUST_PASS = (
     "stuck-sites",
     "sites-without-stage",
     "reconciliation-runs",
@@ -70,7 +70,7 @@ contract = Contract(
     columns={"sites": COLUMNS},
     keys={"sites": "subdomain"},
     recheck=["recent-legacy-column-writes"],
-    insist=INSISTED,
+    must_pass=MUST_PASS,
     derived={
         "sites": {
             "status": STATUS,

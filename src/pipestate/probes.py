@@ -163,7 +163,7 @@ def run_probes(project: Project) -> list[Probed]:
     """Run every probe in the ini. A failed probe is part of the result; the others still run."""
     ini = project.config or project.scripts
     return [
-        _translated(ini, source, partial(_ask, ini, source, name, options))
+        _translated(ini, source, partial(_probe, ini, source, name, options))
         for source, name, options in _lines(project)
         if name != STATEMENTS
     ]
@@ -208,9 +208,9 @@ def _lines(project: Project) -> Iterator[tuple[str, str, str]]:
         yield source, name, "".join(options)
 
 
-def _translated(ini: Path, source: str, ask: Callable[[], dict[str, float]]) -> Probed:
+def _translated(ini: Path, source: str, probe: Callable[[], dict[str, float]]) -> Probed:
     try:
-        return Probed(source, ask())
+        return Probed(source, probe())
     except ConfigError as error:
         return Probed(source, error=ConfigError(f"{ini}: {source} in [{SECTION}]: {error}"))
     except Unreachable as error:
@@ -219,7 +219,7 @@ def _translated(ini: Path, source: str, ask: Callable[[], dict[str, float]]) -> 
         return Probed(source, error=error)
 
 
-def _ask(ini: Path, source: str, name: str, options: str) -> dict[str, float]:
+def _probe(ini: Path, source: str, name: str, options: str) -> dict[str, float]:
     title, probe = _find(name)
     try:
         found = probe(ini, options)

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from support.alembic_runs import ROOT, Chain, run_alembic
+from support.alembic_runs import ROOT, Migrations, run_alembic
 from support.legacy_database import fill_legacy
 from support.programs import watched
 from support.servers import Database, Postgres
@@ -60,7 +60,7 @@ def test_a_database_that_does_not_exist(postgres: Postgres) -> None:
     assert "create the database first" in refused("upgrade", "head", DATABASE_URL=url)
 
 
-def test_a_missing_permission(postgres: Postgres, pg_legacy: Chain) -> None:
+def test_a_missing_permission(postgres: Postgres, pg_legacy: Migrations) -> None:
     database = pg_legacy.database
     role = f"pipestate_reader_{database.url.database}"
     database.run(f"CREATE ROLE {role} LOGIN PASSWORD '{PASSWORD}'")
@@ -81,9 +81,9 @@ def test_an_owner_of_the_tables_who_is_no_superuser_can_go_all_the_way(postgres:
     )
     owner = Database(database.url.set(username=role, password=PASSWORD))
     fill_legacy(owner)
-    chain = Chain(owner)
-    chain.contract()
-    chain.downgrade("base")
+    migrations = Migrations(owner)
+    migrations.contract()
+    migrations.downgrade("base")
     owner.engine.dispose()
     postgres.drop(database)
     admin = Database(postgres.admin)
@@ -96,7 +96,7 @@ def test_the_option_wins_over_the_environment(pg: Database) -> None:
         "-x", f"url={pg.text}", "upgrade", "0001", PIPESTATE_DATABASE_URL=wrong, DATABASE_URL=wrong
     )
     assert done.returncode == 0, done.stderr
-    assert Chain(pg).revision() == "0001"
+    assert Migrations(pg).revision() == "0001"
 
 
 def test_pipestate_database_url_wins_over_database_url(pg: Database) -> None:
@@ -106,7 +106,7 @@ def test_pipestate_database_url_wins_over_database_url(pg: Database) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_closed_gate_on_the_command_line(pg_legacy: Chain) -> None:
+def test_a_closed_gate_on_the_command_line(pg_legacy: Migrations) -> None:
     done = pg_legacy.cli("upgrade", "head")
     assert done.returncode == 255
     assert "Traceback" not in done.stderr
@@ -117,13 +117,13 @@ def test_a_closed_gate_on_the_command_line(pg_legacy: Chain) -> None:
     assert pg_legacy.revision() == "0005"
 
 
-def test_force_without_a_reason(pg_legacy: Chain) -> None:
+def test_force_without_a_reason(pg_legacy: Migrations) -> None:
     assert "-x force= is empty" in refused(
         "-x", "force=", "upgrade", "head", DATABASE_URL=pg_legacy.database.text
     )
 
 
-def test_ctrl_c_while_waiting_for_a_lock(pg_legacy: Chain) -> None:
+def test_ctrl_c_while_waiting_for_a_lock(pg_legacy: Migrations) -> None:
     pg_legacy.upgrade("0002")
     with pg_legacy.database.begin() as holder:
         holder.exec_driver_sql("LOCK TABLE sites IN ACCESS SHARE MODE")

@@ -130,7 +130,9 @@ def test_drops_become_a_contract_that_opens_and_comes_back(project: Project) -> 
     assert "drop_table" not in text
     assert "old_status', sa" not in text
     assert text.index("op.drop_column('orders', 'note')") < text.index(".downgrade()")
-    assert project.read("runbooks/orders.md") == PAGE, "its phase opens what asks it, and ends with it"
+    assert project.read("runbooks/orders.md") == PAGE, (
+        "its phase opens what checks its gate, and ends with it"
+    )
     must(project.pipestate("runbook", "lint"))
 
     database.run(
@@ -163,14 +165,14 @@ def test_without_its_page_no_revision_is_written(project: Project) -> None:
     assert not list(project.root.glob("alembic/versions/b2*"))
 
 
-def test_a_phase_that_is_past_must_be_named_on_the_command_line(project: Project) -> None:
+def test_a_finished_phase_must_be_named_on_the_command_line(project: Project) -> None:
     generated(project, "b2")
     must(project.alembic("upgrade", "head"))
     project.write("models.py", AFTER.replace('    Column("state", String(20), index=True),\n', ""))
     project.edit("models.py", ('Index("ix_both", "state", "note")', 'Index("ix_both", "note")'))
 
     said = must(project.alembic("revision", "--autogenerate", "--rev-id", "c3"), 255)
-    assert "orders/readiness was the gate of b2, which the database has" in said
+    assert "b2 already used the gate orders/readiness: name a new one" in said
     assert "alembic -x contract=RUNBOOK/PHASE revision --autogenerate" in said
     assert not list(project.root.glob("alembic/versions/c3*"))
 

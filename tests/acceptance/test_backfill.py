@@ -45,7 +45,7 @@ def pipestate(project: Contracted, *arguments: str) -> "subprocess.CompletedProc
     return run_program(["pipestate", *arguments], cwd=project.root, environment=environment)
 
 
-def test_from_the_first_look_to_the_gate(project: Contracted) -> None:
+def test_from_the_first_check_to_the_gate(project: Contracted) -> None:
     ahead = pipestate(project, "backfill", "state")
     assert ahead.returncode == 2
     assert "applies from revision b2 on, and the database is at a1: upgrade first" in ahead.stderr
@@ -63,7 +63,7 @@ def test_from_the_first_look_to_the_gate(project: Contracted) -> None:
     )
     storage = pipestate(project, "backfill", "state", "--storage-dir", "/srv")
     assert storage.returncode == 2
-    assert "--storage-dir goes with the bare form, without state" in storage.stderr
+    assert "--storage-dir works only without a backfill name: leave out state" in storage.stderr
     rows = 3_000 if project.database.is_sqlite else 30_000
     dry = json.loads(
         pipestate(project, "backfill", "state", "--dry-run", "--batch-size", "1000", "--json").stdout

@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.ci_page import CI, FIRST_CHECK, runner, steps, workflow, yaml_of_the_page
 from support.documentation import find_page, lay_out
 from support.github_runner import ACTION, OURS, THEIRS, Runner
@@ -51,7 +51,7 @@ def test_the_job_for_pull_requests_passes_on_a_fresh_database(pg: Database, chec
     here = runner(checkout, pg)
     for done in here.run_steps(steps("fresh")):
         assert done.code == 0, done.printed
-    assert Chain(pg).revision() == "0007"
+    assert Migrations(pg).revision() == "0007"
     assert "# pipestate verify: ok" in here.summary.read_text()
 
 
@@ -86,7 +86,7 @@ def action(checkout: Path, environment: Path) -> Installed:
 
 
 def test_the_action_annotates_summarises_and_says_what_it_found(
-    action: Installed, pg_expanded: Chain
+    action: Installed, pg_expanded: Migrations
 ) -> None:
     done = action.use(database_url=pg_expanded.database.text)
     assert (done.code, done.outputs) == (1, {"ok": "false", "exit-code": "1"}), done.printed
@@ -95,7 +95,7 @@ def test_the_action_annotates_summarises_and_says_what_it_found(
 
 
 def test_the_action_takes_pages_a_phase_a_format_and_the_job_s_database(
-    action: Installed, pg_expanded: Chain
+    action: Installed, pg_expanded: Migrations
 ) -> None:
     action.environment["DATABASE_URL"] = pg_expanded.database.text
     pages = "runbooks/sites-consolidation.md\n  queue-cutover"
@@ -116,7 +116,7 @@ def test_what_an_input_holds_is_never_run(action: Installed, tmp_path: Path) -> 
     assert not trap.exists()
 
 
-def test_an_older_python_is_told_of_and_nothing_is_installed(checkout: Path, tmp_path: Path) -> None:
+def test_an_older_python_is_reported_and_nothing_is_installed(checkout: Path, tmp_path: Path) -> None:
     old = tmp_path / "python3.10"
     old.write_text("#!/bin/sh\nexit 1\n")
     old.chmod(0o755)
@@ -135,7 +135,7 @@ def test_every_input_and_output_of_the_action_is_explained() -> None:
 
 @pytest.mark.parametrize(("broken", "ends"), [(False, 0), (True, 1)])
 def test_the_job_on_the_real_database_fails_where_a_check_does(
-    broken: bool, ends: int, checkout: Path, pg_expanded: Chain
+    broken: bool, ends: int, checkout: Path, pg_expanded: Migrations
 ) -> None:
     if broken:
         pg_expanded.database.run("DROP INDEX idx_sites_current_stage")
@@ -150,7 +150,7 @@ def test_the_job_on_the_real_database_fails_where_nothing_was_answered(checkout:
     assert done.code == 3, done.printed
 
 
-def test_the_short_form_of_the_action_is_understood(action: Installed, pg_expanded: Chain) -> None:
+def test_the_short_form_of_the_action_is_understood(action: Installed, pg_expanded: Migrations) -> None:
     (short,) = [each["steps"] for each in yaml_of_the_page() if "steps" in each]
     action.contexts["secrets.PIPESTATE_READER_URL"] = pg_expanded.database.text
     (done,) = action.run_steps(short)
@@ -162,7 +162,7 @@ def test_the_short_form_of_the_action_is_understood(action: Installed, pg_expand
 
 @pytest.mark.parametrize(("broken", "ends"), [(False, 0), (True, 1)])
 def test_the_jobs_for_gitlab_leave_a_report_and_fail_where_a_check_does(
-    broken: bool, ends: int, pg_expanded: Chain, checkout: Path
+    broken: bool, ends: int, pg_expanded: Migrations, checkout: Path
 ) -> None:
     (page,) = yaml_of_the_page(find_page("ci-gitlab.md"))
     if broken:

@@ -45,8 +45,8 @@ def test_a_rehearsal_on_a_clone_of_its_own_is_recorded_and_leaves_nothing(projec
     data = json.loads(done.stdout)
     assert (data["before"], data["after"]) == ("b2", "d4")
     assert data["clone"].startswith("a clone of postgresql://")
-    (asked,) = [gate for revision in data["revisions"] for gate in revision["gates"]]
-    assert (asked["gate"], asked["state"]) == ("shop/ready", "closed")
+    (evaluated,) = [gate for revision in data["revisions"] for gate in revision["gates"]]
+    assert (evaluated["gate"], evaluated["state"]) == ("shop/ready", "closed")
     production = project.database
     assert production.rows("SELECT version_num FROM alembic_version") == [("b2",)]
     assert production.rows("SELECT target, ok, clone FROM pipestate.rehearsal") == [
@@ -101,7 +101,7 @@ def test_what_is_refused_before_anything_is_copied(project: Project) -> None:
         (): "exactly one of the two",
         ("--clone", "--on", url): "exactly one of the two",
         ("--on", url, "--keep-clone"): "--keep-clone says how --clone copies",
-        ("--clone", "--schema-only", "--max-stall", "1s"): "--max-stall judges times",
+        ("--clone", "--schema-only", "--max-wait", "1s"): "--max-wait judges times",
         ("--clone", "--max-size", "much"): "write a size such as 500MB or 10GB",
         ("--clone", "--max-size", "1MB"): "above --max-size (1 MB): raise it, or give --on",
         ("--clone", "--to", "b2"): "is at b2, so there is nothing to rehearse",

@@ -16,8 +16,8 @@ def test_the_database_of_the_tour_is_made_by_one_line_and_ended_by_another(tmp_p
     """A shell takes the URL from stdout; what to know, and how to end it, is on stderr."""
     line = 'eval "$(pipestate demo --only-database)"'
     assert line in find_page("migration/index.md").read_text()
-    asks = "pipestate plan --shipped"
-    script = "\n".join(("exec 2> said", line, asks, 'eval "$(tail -n 1 said)"', asks))
+    has_gate_of = "pipestate plan --shipped"
+    script = "\n".join(("exec 2> said", line, has_gate_of, 'eval "$(tail -n 1 said)"', has_gate_of))
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
         ["bash", "-c", script],

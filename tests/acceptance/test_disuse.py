@@ -106,7 +106,7 @@ def test_from_compat_to_an_open_gate(counting: Postgres, project: Project, app: 
     assert observed["why"] == "it ran: SELECT old_status FROM orders WHERE id = $1"
 
 
-def test_a_new_contract_asks_for_it_where_statements_are_counted(project: Project, pg: Database) -> None:
+def test_a_new_contract_needs_it_where_statements_are_counted(project: Project, pg: Database) -> None:
     """On a server without the extension the same check only warns; without a server there is none."""
     contract = (
         "revision",

@@ -22,7 +22,7 @@ from pipestate.pipeline.demo import scene
 from pipestate.runbook.directives import has_directives
 from pipestate.runbook.files import is_beside, runbook_file
 from pipestate.runbook.lint import findings
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.documentation import (
     DOCS,
     PAGES,
@@ -136,7 +136,7 @@ CHECKS: dict[str, Callable[[str], object]] = {
 def scene_at_0005(database: Database) -> None:
     with database.begin() as connection:
         scene.build(connection)
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
 
 
 WORLDS: dict[str, Callable[[Database], None]] = {
@@ -161,7 +161,7 @@ def world(postgres: Postgres, sqlite: Sqlite, request: pytest.FixtureRequest) ->
     postgres.drop(database)
 
 
-def fill_surroundings(storage: Path, redis_url: str) -> dict[str, str]:
+def fill_environment(storage: Path, redis_url: str) -> dict[str, str]:
     """Files and queues, where the page works with them."""
     scene.write_files(storage)
     with Redis.from_url(redis_url) as redis:
@@ -196,7 +196,7 @@ def test_a_page_runs_top_to_bottom(world: Database, page: Path, tmp_path: Path, 
     lay_out(directory, examples(page))
     shell = Shell(directory, {"DATABASE_URL": world.text})
     if database_of(page).startswith("scene"):
-        shell.environment.update(fill_surroundings(tmp_path / "sites", redis_url))
+        shell.environment.update(fill_environment(tmp_path / "sites", redis_url))
     printed = ""
     for example in examples(page):
         if example.language == "sql" and has_directives(example.text):

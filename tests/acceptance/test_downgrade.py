@@ -22,8 +22,8 @@ def project(pg: Database, tmp_path: Path) -> Project:
 def test_one_step_a_revision_and_base(project: Project) -> None:
     one = project.pipestate("downgrade", "-1")
     assert (one.returncode, one.stdout) == (0, "downgraded from d4 to c3: d4\n"), one.stderr
-    told = json.loads(project.pipestate("downgrade", "a1", "--json").stdout)
-    assert told == {"before": "c3", "after": "a1", "reverted": ["c3", "b2"]}
+    reported = json.loads(project.pipestate("downgrade", "a1", "--json").stdout)
+    assert reported == {"before": "c3", "after": "a1", "reverted": ["c3", "b2"]}
     again = project.pipestate("downgrade", "a1")
     assert (again.returncode, again.stdout) == (0, "at a1: nothing to downgrade\n")
     base = project.pipestate("downgrade", "base")

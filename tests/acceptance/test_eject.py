@@ -1,4 +1,4 @@
-"""`pipestate eject`: a project leaves pipestate, and its chain runs where pipestate cannot be imported."""
+"""`pipestate eject`: a project leaves pipestate, and its migrations runs where pipestate cannot be imported."""
 
 import os
 import subprocess
@@ -54,7 +54,7 @@ def test_a_soft_dropped_column_is_named_with_both_commands(shop: Shop) -> None:
     assert {each for each in shop.tables() if "pipestate" in each}
 
 
-def test_the_chain_runs_without_pipestate(shop: Shop) -> None:
+def test_the_migrations_run_without_pipestate(shop: Shop) -> None:
     assert pipestate(shop, "purge", "--older-than", "0m", "--yes").returncode == 0
     before = files(shop)
     shown = pipestate(shop, "eject", "--dry-run")

@@ -12,7 +12,7 @@ from redis import Redis
 from rq import Queue
 
 from attacks.sessions import wait_until
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.queues import RqBed
 from support.servers import Postgres
 from support.stuck_sites import Pipeline
@@ -33,7 +33,7 @@ def redis(redis_url: str) -> Iterator[Redis]:
 
 @pytest.fixture
 def pipeline(postgres: Postgres, redis: Redis, tmp_path: Path) -> Iterator[Pipeline]:
-    database = postgres.copy_of("expanded", lambda empty: Chain(empty).upgrade("0005"))
+    database = postgres.copy_of("expanded", lambda empty: Migrations(empty).upgrade("0005"))
     pipeline = Pipeline(database, tmp_path, RqBed(redis))
     for subdomain in SITES:
         pipeline.put(subdomain, None)

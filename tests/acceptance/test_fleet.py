@@ -33,7 +33,7 @@ def directory(postgres: Postgres, tmp_path_factory: pytest.TempPathFactory) -> I
         "closed": [*good, closed],
         "all": [*good, closed, odd, f"gone = {UNREACHABLE}", good[0]],
     }
-    lists["past"] = [tenants.named("done", "d4")]
+    lists["finished"] = [tenants.named("done", "d4")]
     for name, lines in lists.items():
         (root / f"{name}.txt").write_text("\n".join(["# tenants", *lines]) + "\n", encoding="utf-8")
     (root / "empty.txt").write_text("# nobody\n")
@@ -65,7 +65,7 @@ def lines_of(stdout: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         (("verify",), "all", 3),
         (("gate", "ready"), "good", 0),
         (("gate", "shop/ready"), "closed", 1),
-        (("gate", "ready"), "past", 2),
+        (("gate", "ready"), "finished", 2),
         (("plan",), "closed", 0),
         (("plan",), "all", 3),
     ],
@@ -110,7 +110,7 @@ def test_a_line_says_what_is_wrong_with_one_database_and_the_last_what_differs(d
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_wrong_usage_is_one_sentence_before_anything_is_asked(
+def test_wrong_usage_is_one_sentence_before_anything_is_evaluated(
     directory: Path, arguments: tuple[str, ...], said: str
 ) -> None:
     code, stdout, stderr = run(directory, *arguments)
@@ -118,7 +118,7 @@ def test_wrong_usage_is_one_sentence_before_anything_is_asked(
     assert said in stderr
 
 
-def test_phases_that_are_named_are_asked_each_once(directory: Path) -> None:
+def test_phases_that_are_named_are_evaluated_each_once(directory: Path) -> None:
     more = directory / "runbooks" / "more.md"
     more.write_text(page(block("SELECT 2 AS x"), name="more", front="  one: {}\n").replace("true", "false"))
     phases = ["--phase", "shop/ready", "--phase", "more/one", "--phase", "shop/ready"]
@@ -146,7 +146,7 @@ def test_a_broken_page_is_refused_once_for_all(directory: Path) -> None:
     finally:
         page.write_text(whole)
     assert (code, stdout) == (2, "")
-    assert "c3_no_log.py:5 asks phase ready, whose `opens` does not have c3" in stderr
+    assert "c3_no_log.py:5 checks phase ready, whose `opens` does not have c3" in stderr
 
 
 @pytest.mark.parametrize("columns", [60, 80])
@@ -180,13 +180,17 @@ def tenants(directory: Path, postgres: Postgres) -> Iterator[Database]:
     postgres.drop(database)
 
 
-def test_an_upgrade_says_what_is_held_and_what_is_pending(directory: Path, tenants: Database) -> None:
+def test_an_upgrade_says_what_is_left_pending(directory: Path, tenants: Database) -> None:
     code, stdout, _ = run(directory, "upgrade", "--databases", "schemas.txt", "--dry-run")
     assert (code, "5 pending." in stdout, "4 revisions pending" in stdout) == (0, True, True)
     assert run(directory, "upgrade", "b2", "--databases", "schemas.txt")[0] == 0
     tenants.run("INSERT INTO t_3.order_log VALUES (1, 'x')")
     code, stdout, _ = run(directory, "upgrade", "c3", "--databases", "schemas.txt")
-    assert (code, "4 upgraded, 1 held." in stdout, "held: shop/ready is closed" in stdout) == (1, True, True)
+    assert (
+        code,
+        "4 upgraded, 1 left pending." in stdout,
+        "left pending: shop/ready is closed" in stdout,
+    ) == (1, True, True)
     assert run(directory, "upgrade", "c3", "--databases", "schemas.txt", "--hold")[0] == 0
 
 

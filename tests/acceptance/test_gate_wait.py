@@ -48,7 +48,7 @@ def test_when_the_time_is_over_the_answer_is_no(gated: Project) -> None:
 
 
 @pytest.mark.scene
-def test_a_database_that_is_away_for_a_while_is_asked_again(gated: Project, postgres: Postgres) -> None:
+def test_a_database_that_is_away_for_a_while_is_evaluated_again(gated: Project, postgres: Postgres) -> None:
     name = gated.database.url.database
     server = Database(postgres.admin)
     with waiting(gated, "--wait", "1m") as process:

@@ -25,14 +25,14 @@ def must(done: Done, code: int = 0) -> str:
 
 @pytest.fixture
 def branches(pg: Database, tmp_path: Path) -> Project:
-    """Keystone's and neutron's chain: `expand` and `contract`, labels from a module, several directories."""
+    """Keystone's and neutron's migrations: `expand` and `contract`, labels from a module, several directories."""
     return lay_out("expand_contract", tmp_path / "project", pg)
 
 
 def test_two_branches_in_directories_of_their_own(branches: Project) -> None:
     drop = ("--drop-column", "orders.old_status", "--rev-id", "c2", "-m", "one status")
     said = must(branches.pipestate("revision", "--contract", "orders/readiness", *drop), 2)
-    assert "the chain has 2 heads, c1, e1: say with --head which one the new revision follows" in said
+    assert "the project has 2 heads, c1, e1: say with --head which one the new revision follows" in said
     must(branches.pipestate("revision", "--contract", "orders/readiness", "--head", "contract", *drop))
     assert (branches.root / "shopdb/migrations/versions/yoga/contract/c2_one_status.py").is_file()
     must(branches.pipestate("runbook", "lint"))
@@ -59,7 +59,7 @@ def test_revisions_that_only_code_names_are_said(branches: Project) -> None:
     branches.write("alembic.ini", text)
     contract = ("revision", "--contract", "orders/readiness", "--head", "contract", "--drop-table", "orders")
     said = must(branches.pipestate(*contract, "--dry-run"), 2)
-    assert "--head contract is not one head of this chain; there are r0; " in said
+    assert "--head contract is not one head of this project; there are r0; " in said
     assert (
         "shopdb/migrations/versions/yoga/contract is not read: name it in version_locations of alembic.ini"
         in said
@@ -212,7 +212,7 @@ def test_files_in_a_directory_of_their_year(tmp_path: Path) -> None:
     assert "Revises: b2" in ledger.read_text()
     argv = ["pipestate", "revision", "--contract", "orders2/readiness", "--drop-table", "t_a1"]
     said = must(run_program(argv, cwd=root, environment=os.environ))
-    assert "readiness opens" in said
+    assert "readiness guards" in said
 
 
 FROM_CODE = """

@@ -70,13 +70,13 @@ def test_a_group_alone_shows_its_help(verb: Verb) -> None:
 @pytest.fixture(scope="module")
 def pages() -> dict[tuple[str, int], str]:
     """The help of every command, in terminals of two widths."""
-    asked = {
+    answered = {
         (verb.name, columns): Typed([*verb.name.split()[1:], "-h"], columns)
         for verb in ALL
         for columns in (60, 80)
     }
-    seen = (plain(written) for written in in_terminals(list(asked.values()), cwd=ROOT))
-    return dict(zip(asked, seen, strict=True))
+    seen = (plain(written) for written in in_terminals(list(answered.values()), cwd=ROOT))
+    return dict(zip(answered, seen, strict=True))
 
 
 @pytest.mark.parametrize("verb", ALL, ids=by_name)
@@ -96,7 +96,7 @@ def test_help_names_every_option_as_it_is_written_however_narrow_it_is(
 def test_a_value_is_shown_as_people_write_it(pages: dict[tuple[str, int], str]) -> None:
     for name, shown in {
         "pipestate purge": "--older-than 30d",
-        "pipestate rehearse": "--max-stall 500ms",
+        "pipestate rehearse": "--max-wait 500ms",
         "pipestate verify": "-o, --output FILE",
         "pipestate attest": "Usage: pipestate attest --by WHO [OPTIONS]",
         "pipestate runbook lint": "Usage: pipestate runbook lint [OPTIONS] [PATH]...",

@@ -39,7 +39,7 @@ def test_the_linters_find_what_is_careless_in_a_new_revision(branch: Path) -> No
     assert "::error file=migrations/versions/b2.py,line=11" in guard.printed
     for rule in ("adding-required-field", "require-concurrent-index-creation", "require-lock-timeout"):
         assert rule in squawk.printed
-    assert "ix_orders_id" not in guard.printed + squawk.printed  # what the main branch has is not asked
+    assert "ix_orders_id" not in guard.printed + squawk.printed  # what the main branch has is not linted
 
 
 def test_the_linters_pass_what_is_careful(branch: Path) -> None:

@@ -50,7 +50,7 @@ class Book:
     def close(self) -> None:
         self.database.run("DELETE FROM t")
 
-    def told(self) -> dict[str, Any] | None:
+    def reported(self) -> dict[str, Any] | None:
         """Return the last message, and forget it: there is at most one, and it is as the schema says."""
         kept = self.directory / "told"
         if not kept.exists():
@@ -91,24 +91,24 @@ def lite(sqlite_database: Database, make_book: Callable[[Database], Book]) -> Bo
 # --- What is news ----------------------------------------------------------------------------------
 
 
-def test_a_gate_that_opens_and_closes_is_told_once(book: Book) -> None:
+def test_a_gate_that_opens_and_closes_is_reported_once(book: Book) -> None:
     assert book.verify().returncode == 1
-    assert book.told() is None, "the first record of a closed gate is no news"
+    assert book.reported() is None, "the first record of a closed gate is no news"
 
     book.open()
     assert book.verify().returncode == 0
-    data = book.told()
+    data = book.reported()
     assert data is not None
     assert (data["ok"], str(data["text"]).splitlines()[1:]) == (True, ["Opened: book/one"])
     change = {"runbook": "book", "phase": "one", "opens": []}
     assert data["changes"] == [change | {"gate": "open", "before": "closed", "failing": []}]
 
     assert book.verify().returncode == 0
-    assert book.told() is None, "nothing has changed"
+    assert book.reported() is None, "nothing has changed"
 
     book.close()
     assert book.verify().returncode == 1
-    data = book.told()
+    data = book.reported()
     assert data is not None
     assert (data["ok"], str(data["text"]).splitlines()[1:]) == (False, ["Closed: book/one: one-row"])
     failing = [{"id": "one-row", "outcome": "failed", "message": "x is 0, required = 1"}]
@@ -122,10 +122,10 @@ def test_the_first_record_of_an_open_gate_is_news_and_one_message_has_all_phases
     (lite.directory / "book.md").write_text(page(first, second, front="  one: {}\n  two: {}\n"))
     lite.open()
     lite.verify()
-    data = lite.told()
+    data = lite.reported()
     assert data is not None
-    told = [(change["phase"], change["gate"], change["before"]) for change in data["changes"]]
-    assert told == [("one", "open", None), ("two", "open", None)]
+    reported = [(change["phase"], change["gate"], change["before"]) for change in data["changes"]]
+    assert reported == [("one", "open", None), ("two", "open", None)]
 
 
 def test_a_run_that_is_not_recorded_tells_nobody(lite: Book) -> None:
@@ -133,7 +133,7 @@ def test_a_run_that_is_not_recorded_tells_nobody(lite: Book) -> None:
     lite.open()
     environment = {**os.environ, "PIPESTATE_DATABASE_URL": lite.database.text}
     done = run_program(["pipestate", "verify", "book.md"], cwd=lite.directory, environment=environment)
-    assert (done.returncode, lite.told()) == (0, None)
+    assert (done.returncode, lite.reported()) == (0, None)
 
 
 # --- Hostile values ---------------------------------------------------------------------------------
@@ -145,11 +145,11 @@ def test_values_of_the_database_are_data(pg: Database, make_book: Callable[[Data
     (book.directory / "book.md").write_text(text)
     pg.run("INSERT INTO t VALUES ('fine')")
     book.verify()
-    book.told()
+    book.reported()
     hostile = HOSTILE.replace("'", "''")
     pg.run(f"UPDATE t SET note = '{hostile}'")
     book.verify()
-    data = book.told()
+    data = book.reported()
     assert data is not None
     assert str(data["text"]).splitlines()[1:] == ["Closed: book/one: fine"]
     (failing,) = data["changes"][0]["failing"]
@@ -216,10 +216,13 @@ def test_the_recipe_sends_the_text_to_a_webhook(lite: Book) -> None:
         address = f'url = "{server.url}/hooks/{SECRET}"\nheader = "Content-Type: application/json"\n'
         (lite.directory / "notify.curl").write_text(address)
         assert lite.verify(command=line).stderr == ""
-        (asked,) = server.asked
-        assert (asked.method, asked.path) == ("POST", f"/hooks/{SECRET}")
-        assert asked.headers["Content-Type"] == "application/json"
-        assert (list(asked.json()), asked.json()["text"].splitlines()[1:]) == (["text"], ["Opened: book/one"])
+        (received,) = server.received
+        assert (received.method, received.path) == ("POST", f"/hooks/{SECRET}")
+        assert received.headers["Content-Type"] == "application/json"
+        assert (list(received.json()), received.json()["text"].splitlines()[1:]) == (
+            ["text"],
+            ["Opened: book/one"],
+        )
         server.replies = lambda _: Reply(500, b"no")
         lite.close()
         done = lite.verify(command=line)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.aws import Aws, aws_server
 from support.documentation import examples
 from support.programs import run_program
@@ -34,12 +34,12 @@ def lines_of_the_documentation() -> str:
     return fence
 
 
-def answer_as_prefect(asked: SelectedCheck) -> Reply:
-    """Answer as the server did: a count, where state and time are asked for as it understands them."""
-    wanted = asked.json()["flow_runs"]
+def answer_as_prefect(received: SelectedCheck) -> Reply:
+    """Answer as the server did: a count, where state and time are queried as it understands them."""
+    wanted = received.json()["flow_runs"]
     since = wanted["start_time"]["after_"]
     known = wanted["state"]["type"]["any_"] == ["FAILED", "CRASHED"] and re.fullmatch(r"[\d:T-]{19}Z", since)
-    right = (asked.method, asked.path) == ("POST", "/api/flow_runs/count")
+    right = (received.method, received.path) == ("POST", "/api/flow_runs/count")
     return COUNTED if right and known else REFUSED
 
 
@@ -93,8 +93,8 @@ FOUND = {
 }
 
 
-def test_four_lines_find_what_the_runbook_asks_for(
-    pg_expanded: Chain, tmp_path: Path, world: dict[str, str], prefect: WebServer
+def test_four_lines_find_what_the_runbook_needs(
+    pg_expanded: Migrations, tmp_path: Path, world: dict[str, str], prefect: WebServer
 ) -> None:
     done = observe(pg_expanded.database, tmp_path, lines_of_the_documentation(), world, "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -103,9 +103,9 @@ def test_four_lines_find_what_the_runbook_asks_for(
     assert rows == [(name, value, name) for name, value in FOUND.items()]
     page = RUNBOOK.read_text()
     assert set(re.findall(r"^WHERE name = '(\w+)'", page, re.MULTILINE)) == set(FOUND), (
-        "the names that its checks ask for"
+        "the names that its checks read"
     )
-    assert [asked.path for asked in prefect.asked] == ["/api/flow_runs/count"]
+    assert [received.path for received in prefect.received] == ["/api/flow_runs/count"]
 
 
 def test_the_runbook_and_the_shipped_ini_have_the_same_lines() -> None:
@@ -115,7 +115,7 @@ def test_the_runbook_and_the_shipped_ini_have_the_same_lines() -> None:
 
 
 def test_one_that_cannot_be_read_stops_none_of_the_others_and_is_named(
-    pg_expanded: Chain, tmp_path: Path, world: dict[str, str], prefect: WebServer
+    pg_expanded: Migrations, tmp_path: Path, world: dict[str, str], prefect: WebServer
 ) -> None:
     prefect.replies = lambda _: REFUSED
     done = observe(pg_expanded.database, tmp_path, lines_of_the_documentation(), world)
@@ -127,7 +127,7 @@ def test_one_that_cannot_be_read_stops_none_of_the_others_and_is_named(
 
 
 def test_wrong_options_are_one_sentence_with_file_section_and_line(
-    pg_expanded: Chain, tmp_path: Path, world: dict[str, str]
+    pg_expanded: Migrations, tmp_path: Path, world: dict[str, str]
 ) -> None:
     lines = "[pipestate:observe]\nfine = command echo 1\ndepth = command\nx = command echo 'open\n"
     done = observe(pg_expanded.database, tmp_path, lines, world)
@@ -142,24 +142,24 @@ def test_wrong_options_are_one_sentence_with_file_section_and_line(
 
 
 def test_prefect_cloud_gets_the_key_of_a_private_file(
-    pg_expanded: Chain, tmp_path: Path, world: dict[str, str], prefect: WebServer
+    pg_expanded: Migrations, tmp_path: Path, world: dict[str, str], prefect: WebServer
 ) -> None:
     (tmp_path / "prefect.curl").write_text(f'header = "Authorization: Bearer {world["PREFECT_API_KEY"]}"\n')
     lines = lines_of_the_documentation().replace("curl -fsS", "curl --config prefect.curl -fsS")
     done = observe(pg_expanded.database, tmp_path, lines, world)
     assert done.returncode == 0, done.stderr
-    assert prefect.asked[0].headers["Authorization"] == f"Bearer {world['PREFECT_API_KEY']}"
+    assert prefect.received[0].headers["Authorization"] == f"Bearer {world['PREFECT_API_KEY']}"
 
 
 def test_a_percent_sign_stands_for_itself_and_alembic_does_not_mind(
-    pg_expanded: Chain, tmp_path: Path, world: dict[str, str], prefect: WebServer
+    pg_expanded: Migrations, tmp_path: Path, world: dict[str, str], prefect: WebServer
 ) -> None:
     prefect.replies = lambda _: as_reply({"50%": 7})
     ask = 'curl -fsS "$PREFECT_API_URL?q=a%20b%(here)s" | jq ".[\\"50%\\"]"'
     lines = f"[pipestate:observe]\nhalf = command sh -c '{ask}'\n"
     done = observe(pg_expanded.database, tmp_path, lines, world)
     assert (done.returncode, done.stdout) == (0, "half = 7\n"), done.stderr
-    assert prefect.asked[0].path == "/api?q=a%20b%(here)s"
+    assert prefect.received[0].path == "/api?q=a%20b%(here)s"
     shipped = (ROOT / "alembic.ini").read_text().replace("%(here)s/alembic", str(ROOT / "alembic"))
     (tmp_path / "alembic.ini").write_text(shipped.replace("[pipestate:observe]\n", lines))
     environment = {**os.environ, "PIPESTATE_DATABASE_URL": pg_expanded.database.text}
@@ -168,7 +168,7 @@ def test_a_percent_sign_stands_for_itself_and_alembic_does_not_mind(
 
 
 def test_messages_without_an_age_are_not_a_calm_queue(
-    pg_expanded: Chain, tmp_path: Path, world: dict[str, str], aws: Aws
+    pg_expanded: Migrations, tmp_path: Path, world: dict[str, str], aws: Aws
 ) -> None:
     aws.queue("empty")
     aws.queue("new", messages=2)

@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from pipestate.pipeline.demo import scene
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.documentation import Command, Shell
 from support.queues import RqBed
 from support.servers import Database, Postgres
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.scene
 def fill(database: Database) -> None:
     with database.begin() as connection:
         scene.build(connection)
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
 
 
 @pytest.fixture

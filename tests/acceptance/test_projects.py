@@ -30,7 +30,7 @@ def pipestate(directory: Path, *arguments: str, **environment: str) -> Done:
 
 
 def refused(directory: Path, *arguments: str, **environment: str) -> str:
-    """Run it, see that it is wrong usage, told in one sentence, and return that."""
+    """Run it, see that it is wrong usage, explained in one sentence, and return that."""
     done = pipestate(directory, *arguments, **environment)
     assert (done.returncode, done.stdout) == (2, ""), done.stdout + done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -82,9 +82,9 @@ def test_status(members: Path, database: Database) -> None:
     assert (view["runbook"], view["id"], view["rows"]) == ("members", "fees", [{"fee": "7", "members": 1}])
 
 
-def test_a_gate_that_no_revision_asks_is_found(members: Path, database: Database) -> None:
+def test_a_gate_that_no_revision_checks_is_found(members: Path, database: Database) -> None:
     revision = members / "alembic" / "versions" / "m2.py"
-    revision.write_text(revision.read_text().replace("with ask(", "with open("))
+    revision.write_text(revision.read_text().replace("with passed(", "with open("))
     for command in (["plan"], ["verify"], ["gate", "moved"]):
         done = pipestate(members, *command, DATABASE_URL=database.text)
         assert done.returncode == 2, command
@@ -133,7 +133,7 @@ def test_outside_a_project_a_page_can_be_linted(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "1 runbook, 0 findings\n")
 
 
-def test_the_shipped_chain_is_served_when_it_is_named(tmp_path: Path, database: Database) -> None:
+def test_the_shipped_migrations_are_served_when_it_is_named(tmp_path: Path, database: Database) -> None:
     plan = pipestate(tmp_path, "plan", "--shipped", DATABASE_URL=database.text).stdout
     assert 'Next: alembic -c "$(pipestate --alembic-ini)" upgrade 0005' in plan
     done = pipestate(tmp_path, "verify", "--shipped", DATABASE_URL=database.text)
@@ -148,10 +148,10 @@ def test_a_bare_backfill_in_another_project_says_what_there_is(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("command", ["reconcile", "queues show", "queues clear"])
-def test_the_applications_commands_refuse_another_chain(tmp_path: Path, command: str) -> None:
+def test_the_applications_commands_refuse_another_project(tmp_path: Path, command: str) -> None:
     directory = copy_project("stock", tmp_path)
     said = refused(directory, *command.split(), REDIS_URL="redis://127.0.0.1:1/0")
-    assert "the pipeline that comes with pipestate, and the chain of alembic is another one" in said
+    assert "the pipeline that comes with pipestate, and alembic has other migrations" in said
 
 
 def test_a_pyproject_and_a_directory_of_scripts(tmp_path: Path, sqlite_database: Database) -> None:

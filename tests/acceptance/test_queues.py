@@ -11,7 +11,7 @@ import pytest
 
 from pipestate.cli.main import main
 from support import table_queues
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.queue_scene import Scene, contents
 from support.queues import TableBed
 from support.servers import Database
@@ -48,10 +48,10 @@ def pipestate(
 
 
 def queues_ini(directory: Path, *lines: str) -> Path:
-    """Another ini of the same chain, with these lines about its queues."""
+    """Another ini of the same project, with these lines about its queues."""
     ini = directory / "other.ini"
-    chain = f"[alembic]\nscript_location = {ROOT / 'alembic'}"
-    ini.write_text("\n".join([chain, "[pipestate:queues]", *lines, ""]))
+    migrations = f"[alembic]\nscript_location = {ROOT / 'alembic'}"
+    ini.write_text("\n".join([migrations, "[pipestate:queues]", *lines, ""]))
     return ini
 
 
@@ -197,7 +197,7 @@ def test_names_come_from_the_ini(scene: Scene, pipestate: Command, tmp_path: Pat
 
 
 def test_observe_after_clear_says_0(scene: Scene, pipestate: Command, sqlite_database: Database) -> None:
-    Chain(sqlite_database).upgrade("0002")
+    Migrations(sqlite_database).upgrade("0002")
     scene.defer(on=scene.fail_many(3))
     pipestate("queues", "clear")
     done = pipestate("observe", "--json", "--database-url", sqlite_database.text)
@@ -216,7 +216,7 @@ def test_jobs_of_other_functions_are_counted_named_and_left(
     scene: Scene, pipestate: Command, sqlite_database: Database, tmp_path: Path
 ) -> None:
     """4 deferred and 50 failed jobs of other names passed both checks with 0."""
-    Chain(sqlite_database).upgrade("0002")
+    Migrations(sqlite_database).upgrade("0002")
     scene.bystanders()
     scene.defer(on=scene.fail_many(3))
     before = contents(scene.redis)

@@ -1,4 +1,4 @@
-"""`pipestate rehearse` in a project whose revisions stall: on a clone, and nowhere else."""
+"""`pipestate rehearse` in a project whose revisions make others wait: on a clone, and nowhere else."""
 
 import json
 import re
@@ -23,7 +23,7 @@ LIMIT = "150ms"
 
 @pytest.fixture
 def project(pg: Database, tmp_path: Path) -> Project:
-    made = lay_out("stalling", tmp_path / "project", pg)
+    made = lay_out("waiting", tmp_path / "project", pg)
     done = made.alembic("upgrade", "a1")
     assert done.returncode == 0, done.stdout + done.stderr
     return made
@@ -40,7 +40,7 @@ def rehearse(project: Project, on: Database, *options: str) -> Done:
     return project.pipestate("rehearse", "--on", on.text, *options)
 
 
-def told(done: Done) -> dict[str, Any]:
+def reported(done: Done) -> dict[str, Any]:
     assert "Traceback" not in done.stderr, done.stderr
     data: dict[str, Any] = json.loads(done.stdout)
     jsonschema.validate(data, json.loads(find_schema("rehearse").read_text()))
@@ -51,9 +51,9 @@ def version(database: Database) -> object:
     return database.value("SELECT version_num FROM alembic_version")
 
 
-def test_each_stall_with_its_line_and_what_avoids_it(project: Project, clone: Database) -> None:
-    done = rehearse(project, clone, "--max-stall", LIMIT, "--there-and-back", "--json")
-    data = told(done)
+def test_each_wait_with_its_line_and_what_avoids_it(project: Project, clone: Database) -> None:
+    done = rehearse(project, clone, "--max-wait", LIMIT, "--there-and-back", "--json")
+    data = reported(done)
     assert (done.returncode, data["ok"], data["before"], data["after"]) == (1, False, "a1", "f6"), done.stderr
     assert (version(clone), version(project.database)) == ("f6", "a1")
     by_id = {each["revision"]: each["tables"][0] for each in data["revisions"]}
@@ -87,9 +87,9 @@ def test_each_stall_with_its_line_and_what_avoids_it(project: Project, clone: Da
         ("b2_index.py:10", "builds", ["pipestate.ddl.create_index"]),
         ("c3_rewrite.py:11", "rewrites", ["pipestate.ddl.add_columns", "Contract"]),
         ("d4_update.py:10", "writes", ["pipestate.ddl.update_in_batches"]),
-        ("e5_check.py:10", "asks", ["pipestate.ddl.lock_tables"]),
+        ("e5_check.py:10", "requests", ["pipestate.ddl.lock_tables"]),
         ("e5_check.py:10", "validates", ["pipestate.ddl.add_checks"]),
-        ("f6_column.py:10", "asks", ["pipestate.ddl.lock_tables"]),
+        ("f6_column.py:10", "requests", ["pipestate.ddl.lock_tables"]),
     ]
     assert {each["revision"] for each in data["findings"]} == {"b2", "c3", "d4", "e5", "f6"}
     returned = data["there_and_back"]
@@ -117,7 +117,7 @@ def test_what_is_refused_before_anything_runs(project: Project, clone: Database,
     elsewhere = rehearse(project, clone)
     assert elsewhere.returncode == 2
     assert "is at base, production" in elsewhere.stderr
-    assert rehearse(project, clone, "--max-stall", "soon").returncode == 2
+    assert rehearse(project, clone, "--max-wait", "soon").returncode == 2
     nowhere = rehearse(project, clone, "--format", "markdown", "--output", "nowhere/comment.md")
     assert (nowhere.returncode, "cannot write nowhere/comment.md" in nowhere.stderr) == (2, True)
     assert version(project.database) == "a1"
@@ -134,7 +134,7 @@ def test_an_env_py_with_settings_of_its_own_does_not_reach_production(
     assert (version(clone), version(project.database)) == ("a1", "a1")
 
 
-def test_gates_are_asked_and_passed_and_a_failure_says_where_the_clone_is(
+def test_gates_are_evaluated_and_passed_and_a_failure_says_where_the_clone_is(
     pg: Database, postgres: Postgres, tmp_path: Path
 ) -> None:
     project = lay_out("shop", tmp_path / "project", pg)
@@ -147,7 +147,7 @@ def test_gates_are_asked_and_passed_and_a_failure_says_where_the_clone_is(
     assert (done.returncode, version(clone), version(pg)) == (1, "b2", "b2"), done.stderr
     postgres.drop(clone)
     assert "gate shop/ready is closed: approved; the rehearsal ignored it" in screen
-    assert "waiting for it is bounded (read from lock_timeout: 200 ms)" in screen
+    assert "the request gives up (read from lock_timeout: 200 ms)" in screen
     assert "plus the time until production's oldest transaction on order_log ends" in screen
     assert 'Failed (migrations/versions/d4_receipts.py:10): type "nonsense" does not exist' in screen
     assert "The clone is at b2 now, production was not touched." in screen
@@ -232,7 +232,7 @@ def test_the_projects_own_driver_is_kept(project: Project, clone: Database, plac
     else:
         project.edit("alembic.ini", ("sqlalchemy.url", "other.url"))
     done = project.pipestate("rehearse", "--on", clone.text, "--to", "b2", "--json", DATABASE_URL=production)
-    assert (done.returncode, told(done)["after"]) == (0, "b2"), done.stderr
+    assert (done.returncode, reported(done)["after"]) == (0, "b2"), done.stderr
 
 
 TWICE = """
@@ -250,7 +250,7 @@ def upgrade():
 
 def test_a_new_column_and_an_index_of_one_revision_are_both_found(project: Project, clone: Database) -> None:
     project.write("migrations/versions/b2_index.py", TWICE)
-    data = told(rehearse(project, clone, "--to", "b2", "--max-stall", LIMIT, "--json"))
+    data = reported(rehearse(project, clone, "--to", "b2", "--max-wait", LIMIT, "--json"))
     found = {Path(each["source"]).name: each["instead"] for each in data["findings"]}
     assert found["b2_index.py:9"].startswith("the column without its default")
     assert "create_index" in found["b2_index.py:10"]
@@ -284,7 +284,7 @@ def test_a_dropped_column_that_a_trigger_names_is_broken(
         database.run(TRIGGER)
     project.write("migrations/versions/b2_index.py", DROPS.format(statement))
     done = rehearse(project, clone, "--to", "b2", "--json")
-    data = told(done)
+    data = reported(done)
     assert (done.returncode, data["ok"], data["writes"]["tried"], data["writes"]["empty"]) == (
         1,
         False,
@@ -301,8 +301,8 @@ def test_revisions_up_to_from_are_applied_and_not_judged(project: Project, clone
     nothing = rehearse(project, clone, "--from", "f6", "--to", "f6")
     assert (nothing.returncode, nothing.stdout) == (2, "")
     assert "nothing is pending behind f6" in nothing.stderr
-    done = rehearse(project, clone, "--from", "c3", "--to", "d4", "--max-stall", LIMIT, "--json")
-    data = told(done)
+    done = rehearse(project, clone, "--from", "c3", "--to", "d4", "--max-wait", LIMIT, "--json")
+    data = reported(done)
     assert (data["before"], data["after"]) == ("c3", "d4")
     assert [each["revision"] for each in data["revisions"]] == ["d4"]
     assert {each["revision"] for each in data["findings"]} == {"d4"}

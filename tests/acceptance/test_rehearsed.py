@@ -15,8 +15,8 @@ DEMAND = """
 ```sql
 -- check: rehearsed
 -- dialect: postgresql
--- require: longest_stall_ms <= 10000 and age_seconds <= 3600 and bounded = true
-SELECT longest_stall_ms, age_seconds, bounded FROM pipestate.rehearsed WHERE revision = 'c3';
+-- require: longest_wait_ms <= 10000 and age_seconds <= 3600 and bounded = true
+SELECT longest_wait_ms, age_seconds, bounded FROM pipestate.rehearsed WHERE revision = 'c3';
 ```
 """
 CONTRACT = "migrations/versions/c3_no_log.py"
@@ -44,7 +44,9 @@ def test_an_edited_revision_closes_the_gate_that_its_rehearsal_had_opened(
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     comment = project.read("comment.md")
     assert comment.startswith("### ✅ pipestate rehearse: The longest wait is ")
-    assert re.search(r"\n  order_log  1 row, [^`]* bounded \(tried: it gave up after\s+\d+ ms\)", comment)
+    assert re.search(
+        r"\n  order_log  1 row, [^`]* the request gives up \(tried: it gave up after\s+\d+ ms\)", comment
+    )
     assert project.pipestate("gate", "shop/ready", "--json").returncode == 0
     assert "c3, d4: longest wait " in project.pipestate("history", "--event", "rehearsal").stdout
     kept = pg.rows("SELECT kind, bounded, scale, tables ->> 'order_log' FROM pipestate.rehearsal")
@@ -126,5 +128,5 @@ def test_an_empty_clone_is_no_rehearsal_where_production_was_never_analysed(
     done = project.pipestate("rehearse", "--on", clone.text, "--record")
     assert done.returncode == 0, done.stderr
     postgres.drop(clone)
-    (known,) = pg.rows("SELECT longest_stall_ms IS NOT NULL, scale FROM pipestate.rehearsal")
+    (known,) = pg.rows("SELECT longest_wait_ms IS NOT NULL, scale FROM pipestate.rehearsal")
     assert known == ((True, 1.0) if rows == 0 else (False, None))

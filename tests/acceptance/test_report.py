@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.html_pages import Html, must_be_whole
 from support.programs import run_program
 from support.servers import Database
@@ -31,7 +31,7 @@ def test_the_page_is_written_whatever_the_gates_say(legacy_0005: Database, tmp_p
     assert "Closed: sites-consolidation/backfill (" in page.words
 
 
-def test_runbooks_can_be_named_and_the_page_can_go_to_stdout(pg_expanded: Chain) -> None:
+def test_runbooks_can_be_named_and_the_page_can_go_to_stdout(pg_expanded: Migrations) -> None:
     done = report(pg_expanded.database, "queue-cutover", "-o", "-", "--days", "365")
     assert (done.returncode, done.stderr) == (0, "")
     page = Html(done.stdout)

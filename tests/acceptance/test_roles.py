@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.migration.failure import MigrationError
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.documentation import Shell, examples, find_page, lay_out
 from support.legacy_database import everything_legacy, fill_legacy, without_derived
 from support.servers import Database, Postgres
@@ -17,7 +17,7 @@ MakeRole = Callable[..., Database]
 
 
 @pytest.fixture
-def make_role(pg_legacy: Chain) -> Iterator[MakeRole]:
+def make_role(pg_legacy: Migrations) -> Iterator[MakeRole]:
     """Run the SQL of a page that makes the role; roles belong to the whole server, so under another name."""
     database, made = pg_legacy.database, []
 
@@ -43,7 +43,7 @@ def shell_of(database: Database, directory: Path) -> Shell:
 
 
 def test_the_read_only_role_can_verify_and_cannot_write(
-    pg_legacy: Chain, make_role: MakeRole, tmp_path: Path
+    pg_legacy: Migrations, make_role: MakeRole, tmp_path: Path
 ) -> None:
     pg_legacy.contract()
     reader = make_role("roles.md", "pipestate_reader")
@@ -60,7 +60,7 @@ def test_the_read_only_role_can_verify_and_cannot_write(
 
 
 def test_the_read_only_role_can_read_what_the_owner_creates_later(
-    pg_legacy: Chain, make_role: MakeRole
+    pg_legacy: Migrations, make_role: MakeRole
 ) -> None:
     """The script runs as an administrator; the tables of the next revision are the owner's."""
     pg_legacy.upgrade("0002")
@@ -75,7 +75,7 @@ def test_the_read_only_role_can_read_what_the_owner_creates_later(
 
 
 def test_the_recorder_can_write_into_the_ledger_and_nowhere_else(
-    pg_legacy: Chain, make_role: MakeRole, tmp_path: Path
+    pg_legacy: Migrations, make_role: MakeRole, tmp_path: Path
 ) -> None:
     pg_legacy.upgrade("0005")
     recorder = make_role("roles.md", "pipestate_recorder")
@@ -98,7 +98,7 @@ def test_the_recorder_can_write_into_the_ledger_and_nowhere_else(
 
 
 def test_the_operator_can_reconcile_and_cannot_touch_the_rest(
-    pg_legacy: Chain, make_role: MakeRole, tmp_path: Path, redis_url: str
+    pg_legacy: Migrations, make_role: MakeRole, tmp_path: Path, redis_url: str
 ) -> None:
     pg_legacy.upgrade("0005")
     pg_legacy.database.run(
@@ -116,8 +116,8 @@ def test_the_operator_can_reconcile_and_cannot_touch_the_rest(
             operator.run(statement)
 
 
-def test_the_query_that_asks_for_session_replication_role_tells_who_may(
-    pg_legacy: Chain, make_role: MakeRole
+def test_the_query_for_session_replication_role_tells_who_may(
+    pg_legacy: Migrations, make_role: MakeRole
 ) -> None:
     pg_legacy.upgrade("0002")
     database = pg_legacy.database
@@ -143,15 +143,15 @@ def test_an_owner_who_may_not_create_a_schema_can_expand_and_loses_nothing(postg
     owner = Database(database.url.set(username=role, password="x"))
     fill_legacy(owner, sites=20)
     with pytest.raises(MigrationError, match="permission denied for database"):
-        Chain(owner).upgrade("0005")
-    assert Chain(owner).revision() is None
+        Migrations(owner).upgrade("0005")
+    assert Migrations(owner).revision() is None
     database.run(
         *(f"CREATE SCHEMA {name} AUTHORIZATION {role}" for name in ("pipestate", "pipestate_archive"))
     )
     before = everything_legacy(owner)
-    Chain(owner).contract()
-    assert Chain(owner).revision() == "0007"
-    Chain(owner).downgrade("0005")
+    Migrations(owner).contract()
+    assert Migrations(owner).revision() == "0007"
+    Migrations(owner).downgrade("0005")
     assert without_derived(everything_legacy(owner), before) == before
     owner.engine.dispose()
     postgres.drop(database)

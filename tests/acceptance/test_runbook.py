@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from support.alembic_runs import ROOT, Chain, psql
+from support.alembic_runs import ROOT, Migrations, psql
 from support.documentation import find_schema
 from support.programs import run_program
 from support.runbook_samples import block, page
@@ -43,7 +43,7 @@ def test_a_page_and_its_variants_are_one_runbook(books: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "1 runbook, 0 findings\n")
 
 
-def test_a_fault_beside_the_page_is_told_with_its_file_and_line(books: Path) -> None:
+def test_a_fault_beside_the_page_is_reported_with_its_file_and_line(books: Path) -> None:
     (books / "orders.sqlite.md").write_text("## Phase: one\n\n```sql\n-- check: d\nSELECT 0 AS x;\n```\n")
     for name in ("orders.md", "orders.sqlite.md"):
         done = pipestate("runbook", "lint", f"runbooks/{name}", cwd=books.parent)
@@ -84,21 +84,21 @@ def test_variants_are_no_runbook_that_could_be_verified(books: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_phase_is_shown_as_sql_that_pastes_into_psql(pg_chain: Chain, name: str) -> None:
-    pg_chain.upgrade("0005")
+def test_a_phase_is_shown_as_sql_that_pastes_into_psql(pg_migrations: Migrations, name: str) -> None:
+    pg_migrations.upgrade("0005")
     for phase in phases(name):
         shown = pipestate("runbook", "show", name, "--phase", phase).stdout
         assert shown.startswith(f"-- {name}/{phase}")
         if phase != "cleanup" or name == "queue-cutover":  # whose tables come with 0006
-            done = psql(pg_chain.database, shown, "-v", "ON_ERROR_STOP=1")
+            done = psql(pg_migrations.database, shown, "-v", "ON_ERROR_STOP=1")
             assert (done.returncode, done.stderr) == (0, ""), phase
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_and_for_sqlite_as_sql_that_sqlite_runs(name: str, tmp_path: Path) -> None:
     database = tmp_path / "x.db"
-    chain = ["alembic", "-x", f"url=sqlite:///{database}", "upgrade", "0005"]
-    assert run_program(chain, cwd=ROOT, environment=dict(os.environ)).returncode == 0
+    migrations = ["alembic", "-x", f"url=sqlite:///{database}", "upgrade", "0005"]
+    assert run_program(migrations, cwd=ROOT, environment=dict(os.environ)).returncode == 0
     for phase in phases(name):
         shown = pipestate("runbook", "show", name, "--phase", phase, "--dialect", "sqlite").stdout
         assert "now()" not in shown
@@ -112,7 +112,7 @@ def phases(name: str) -> list[str]:
     return [line.removeprefix("## Phase: ") for line in text.splitlines() if line.startswith("## Phase: ")]
 
 
-def test_what_is_asked_again_is_shown_as_it_is_asked(books: Path) -> None:
+def test_what_is_evaluated_again_is_shown_as_it_is_evaluated(books: Path) -> None:
     recent = block("SELECT 1 AS x WHERE '24 hours' > ''", require="x = 1", window="24 hours")
     text = page(
         recent,

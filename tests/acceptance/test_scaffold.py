@@ -72,10 +72,10 @@ def test_a_start_a_contract_and_a_second_page(empty: Path) -> None:
     contract = ("revision", "--contract", "orders/readiness", *drop, "--rev-id", "b2", "--recheck", "unused")
     page = (empty / "runbooks/orders.md").read_text()
     dry = must(pipestate(empty, *contract, "--dry-run"))
-    assert "runbooks/orders.md" not in dry, "the phase opens what asks it, and ends with it"
+    assert "runbooks/orders.md" not in dry, "the phase opens what checks its gate, and ends with it"
     assert (empty / "runbooks/orders.md").read_text() == page
     said = must(pipestate(empty, *contract, "-m", 'the log "goes"'))
-    assert "  readiness opens b2 and ends with it\n  goes on after it: expand, backfill\n" in said
+    assert "  readiness guards b2; its checks stop after it\n  go on after it: expand, backfill\n" in said
     assert (empty / "runbooks/orders.md").read_text() == page
     assert CONTRACT in (empty / "alembic/versions/b2_the_log_goes.py").read_text()
     assert "1 runbook, 0 findings" in pipestate(empty, "runbook", "lint").stderr
@@ -97,11 +97,11 @@ def test_a_phase_before_it_that_reads_what_is_dropped_ends_with_it(empty: Path) 
     page.write_text(text)
     contract = ("revision", "--contract", "orders/readiness", "--drop-column", "orders.old_status")
     said = must(pipestate(empty, *contract, "--rev-id", "b2"))
-    assert "  ends with it, too: backfill\n" in said
+    assert "  end there, too: backfill\n" in said
     assert page.read_text() == text.replace('backfill: {from: "a1"}', 'backfill: {from: "a1", until: "b2"}')
 
     said = must(pipestate(empty, *contract[:-1], "orders.old_place", "--rev-id", "c3"))
-    assert "  readiness opens c3 and ends with it\n" in said
+    assert "  readiness guards c3; its checks stop after it\n" in said
     assert "1 runbook, 0 findings" in pipestate(empty, "runbook", "lint").stderr
 
 
@@ -155,7 +155,7 @@ upgrade, downgrade = contract.upgrade, contract.downgrade
 
 @pytest.fixture(scope="module")
 def stock(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A chain a1 - b2 and a page `orders` with the phase `ready`; nothing may be written into it."""
+    """Revisions a1 - b2 and a page `orders` with the phase `ready`; nothing may be written into it."""
     return copy_project("stock", tmp_path_factory.mktemp("projects"))
 
 
@@ -169,7 +169,7 @@ READY = ("revision", "--contract", "orders/ready")
         (("init", "orders"), "runbooks/orders.md is there already, and is not overwritten"),
         (("init", "My Orders"), "a runbook cannot be called My Orders"),
         (("init", "more", "--rev-id", "b2"), "there is a revision b2 already"),
-        (("init", "more", "--shipped"), "that chain comes with pipestate"),
+        (("init", "more", "--shipped"), "those migrations come with pipestate"),
         ((*READY, *DROP, "--rev-id", "a1"), "there is a revision a1 already"),
         (READY, "nothing to drop: give --drop-table"),
         ((*READY, *DROP, *DROP), "--drop-table t is given twice"),
@@ -197,7 +197,7 @@ def test_wrong_input_is_one_sentence_and_nothing_is_written(
     assert files(stock) == before
 
 
-def test_a_project_without_a_page_is_told_what_writes_one(empty: Path) -> None:
+def test_a_project_without_a_page_names_what_writes_one(empty: Path) -> None:
     url = ("--database-url", f"sqlite:///{empty / 'app.sqlite'}")
     config = ("--config", f"{empty}/alembic.ini")
     for command in (["verify", *url], ["gate", "ready", *url], ["runbook", "lint"]):

@@ -1,4 +1,4 @@
-"""The ledger alone in somebody else's project: stock env.py, own chain, own page; on both engines."""
+"""The ledger alone in somebody else's project: stock env.py, own migrations, own page; on both engines."""
 
 import json
 from collections.abc import Iterator
@@ -193,7 +193,9 @@ def test_a_bare_name_means_the_one_phase_that_applies(project: Project) -> None:
     assert "no phase that applies at revision a1: say which of orders/ready/backup-taken" in said
     must(project.alembic("upgrade", "head"))
     said = must(project.pipestate("attest", "told-support", "--by", "ops"), 2)
-    assert "asked for by 2 phases: say which of orders/quiet/told-support, orders/ready/told-support" in said
+    assert (
+        "is a sign-off of 2 phases: say which of orders/quiet/told-support, orders/ready/told-support" in said
+    )
 
 
 @pytest.mark.parametrize("signed_at", ["<25 hours ago>", "future", "infinity"])
@@ -268,10 +270,10 @@ def test_prune_asks_first(installed: Project) -> None:
     count = "SELECT count(*) FROM pipestate.observation"
     for wrong in ("1m", "12h", "soon"):
         assert "write 1y, 6w or 30d" in must(installed.pipestate("ledger", "prune", "--older-than", wrong), 2)
-    asked = installed.pipestate("ledger", "prune", "--older-than", "1y")
-    assert asked.returncode == 1
-    assert "observation: 2 rows" in asked.stdout
-    assert "checks on pipestate.observed will see no further back than 1y" in asked.stderr
+    answered = installed.pipestate("ledger", "prune", "--older-than", "1y")
+    assert answered.returncode == 1
+    assert "observation: 2 rows" in answered.stdout
+    assert "checks on pipestate.observed will see no further back than 1y" in answered.stderr
     assert installed.database.value(count) == 3
     assert "deleted 2 rows" in must(installed.pipestate("ledger", "prune", "--older-than", "1y", "--yes"))
     assert installed.database.value(count) == 1
@@ -286,9 +288,12 @@ def test_prune_asks_first(installed: Project) -> None:
         (("attest", "backup-taken", "--by", " "), "--by is empty: say whose word it is"),
         (
             ("attest", "no-such", "--by", "me"),
-            "no runbook asks for no-such; there are orders/quiet/told-support",
+            "no runbook has a sign-off no-such; there are orders/quiet/told-support",
         ),
-        (("attest", "elsewhere/told-support", "--by", "me"), "no runbook asks for elsewhere/told-support"),
+        (
+            ("attest", "elsewhere/told-support", "--by", "me"),
+            "no runbook has a sign-off elsewhere/told-support",
+        ),
         (("history", "--event", "verfiy"), "there is no event verfiy; there are"),
         (
             ("history", "--since", "soon"),
@@ -368,13 +373,13 @@ def test_a_gate_does_not_write_into_an_older_ledger(installed: Project) -> None:
     assert installed.database.value("SELECT count(*) FROM orders") == 1
 
 
-def test_a_gate_does_not_believe_a_ledger_that_a_stranger_made(postgres: Postgres, tmp_path: Path) -> None:
+def test_a_gate_does_not_believe_a_ledger_that_a_other_role_made(postgres: Postgres, tmp_path: Path) -> None:
     """Whoever may create a schema could sign everything off in tables of his own; online and in a script."""
     from support.alembic_runs import psql
 
     database = postgres.create()
     project = lay_out("scratch", tmp_path / "project", database)
-    role = f"stranger_{database.url.database}"
+    role = f"other_role_{database.url.database}"
     must(project.alembic("upgrade", "a1"))
     must(project.alembic("stamp", "b2"))
     add_gate(project)
@@ -382,10 +387,10 @@ def test_a_gate_does_not_believe_a_ledger_that_a_stranger_made(postgres: Postgre
         f"CREATE ROLE {role} LOGIN PASSWORD 'x'",
         f"GRANT CREATE ON DATABASE {database.url.database} TO {role}",
     )
-    stranger = Database(database.url.set(username=role, password="x"))
-    with stranger.begin() as connection:
+    other_role = Database(database.url.set(username=role, password="x"))
+    with other_role.begin() as connection:
         install(connection)
-    stranger.run(
+    other_role.run(
         "INSERT INTO pipestate.attestation (runbook, phase, name, person) "
         "VALUES ('orders', 'quiet', 'told-support', 'x')",
         "INSERT INTO pipestate.observation (name, value, source, actor) VALUES ('queue_depth', 0, 'x', 'x')",
@@ -415,7 +420,9 @@ def test_environment_run_serves_any_project(project: Project) -> None:
     must(project.alembic("upgrade", "head"))
     must(project.alembic("check"))
     assert "b2 (head)" in must(project.alembic("current"))
-    assert project.database.rows("SELECT * FROM pipestate.object") == [], "it keeps no registry unless asked"
+    assert project.database.rows("SELECT * FROM pipestate.object") == [], (
+        "it keeps no registry unless configured"
+    )
     project.database.run("ALTER TABLE orders ADD COLUMN more int")
     must(project.alembic("check"), 255)
     must(project.alembic("-x", f"url={url}", "downgrade", "base"))

@@ -14,7 +14,7 @@ from redis import Redis
 from sqlalchemy import URL
 
 from pipestate.pipeline.demo import scene
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.legacy_database import fill_legacy
 from support.programs import run_program
 from support.queues import RqBed
@@ -72,7 +72,7 @@ SELECT 1 AS n;
 
 def fill(database: Database) -> None:
     fill_legacy(database)
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     pipeline = Pipeline(database, Path(), RqBed(Redis()))
     for number, stage in enumerate(("ocr", "ocr", "extraction", "deploy", "completed", "completed")):
         columns = {f"{stage}_total": 5, f"{stage}_completed": 5} if stage != "completed" else {}
@@ -154,7 +154,7 @@ def as_typed(arguments: Sequence[str], columns: int) -> Typed:
     return Typed(arguments, columns)
 
 
-def test_every_kept_screen_is_still_asked_for() -> None:
+def test_every_kept_screen_is_still_used() -> None:
     by_others = ["rehearse"]  # tests/unit/render/test_rehearse.py
     names = {f"{name}-{columns}.txt" for name in [*SCREEN_COMMANDS, *by_others] for columns in WIDTHS}
     assert {path.name for path in SCREENS.glob("*.txt")} == names

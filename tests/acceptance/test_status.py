@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.legacy_database import fill_legacy_at
 from support.programs import run_program
 from support.servers import Database, Postgres, Sqlite
@@ -126,8 +126,8 @@ def test_status_answers_what_people_ask(weeks: Database) -> None:
     for answer in (
         "sites-consolidation/readiness closed",
         "waiting 0006 and 0007",
-        "5 of 7 days, opens",
-        "at the earliest, and not before backup-taken",
+        "5 of 7 days, earliest",
+        "; also needs: backup-taken",
         "sites-consolidation/backfill is closed now",
         "signed code-deployed: dba@example.com, valid for another 47 days",
         "unsigned backup-taken: the sign-off of dba@example.com expired 6 hours ago",
@@ -145,11 +145,11 @@ def test_status_answers_what_people_ask(weeks: Database) -> None:
 @pytest.mark.scene
 def test_a_force_that_was_taken_back_is_said_to_be(legacy_0005: Database) -> None:
     """`for 0007` alone reads, the next night, as if the contract were done."""
-    chain = Chain(legacy_0005)
-    chain.upgrade("head", "force=ticket 4711")
+    migrations = Migrations(legacy_0005)
+    migrations.upgrade("head", "force=ticket 4711")
     assert data_of(legacy_0005, "status")["forced"]["applied"] is True
     assert "taken back" not in on(legacy_0005, "status").stdout
-    chain.downgrade("0005")
+    migrations.downgrade("0005")
     assert data_of(legacy_0005, "status")["forced"]["applied"] is False
     said = " ".join(on(legacy_0005, "status").stdout.split())
     assert "ticket 4711 failed checks: " in said
@@ -187,7 +187,7 @@ def test_an_older_ledger_is_one_line_and_the_rest_is_shown(legacy_0005: Database
     assert "sites-consolidation/expand open" in done.stdout
 
 
-def test_soft_drops_are_shown_with_the_two_commands(contracted: Chain) -> None:
+def test_soft_drops_are_shown_with_the_two_commands(contracted: Migrations) -> None:
     database = contracted.database
     said = " ".join(on(database, "status").stdout.split())
     assert "table" in said
@@ -214,7 +214,7 @@ def test_soft_drops_are_shown_with_the_two_commands(contracted: Chain) -> None:
     assert data_of(database, "status")["soft_dropped"] == []
 
 
-def test_hidden_columns_without_an_entry_are_a_warning(pg_contracted: Chain) -> None:
+def test_hidden_columns_without_an_entry_are_a_warning(pg_contracted: Migrations) -> None:
     pg_contracted.database.run("DELETE FROM pipestate.soft_drop WHERE kind = 'columns'")
     said = " ".join(on(pg_contracted.database, "status").stderr.split())
     assert "sites has hidden columns that the ledger does not know" in said

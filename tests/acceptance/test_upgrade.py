@@ -48,15 +48,15 @@ def test_up_to_the_closed_gate_and_then_on(project: Project, environment: str) -
     assert closed.stdout == "at b2: nothing was applied\n"
     assert "c3 waits: the gate orders/ready is closed" in closed.stderr
     assert "approved" in closed.stderr
-    held = project.pipestate("upgrade", "--hold")
-    assert (held.returncode, version(project.database)) == (1, "b2")
-    assert "c3 waits" in held.stdout
-    assert "held back: c3, d4\n" in held.stdout
-    assert "d4 asked no gate, and new code may need it" in held.stderr
-    assert held.stderr.endswith("what closes the gates: pipestate gate orders/ready\n")
+    stopped = project.pipestate("upgrade", "--hold")
+    assert (stopped.returncode, version(project.database)) == (1, "b2")
+    assert "c3 waits" in stopped.stdout
+    assert "left pending: c3, d4\n" in stopped.stdout
+    assert "d4 have no gate of their own, but wait for one" in stopped.stderr
+    assert stopped.stderr.endswith("what closes the gates: pipestate gate orders/ready\n")
     only_gated = project.pipestate("upgrade", "c3", "--hold")
-    assert (only_gated.returncode, "asked no gate" in only_gated.stderr) == (0, False)
-    assert only_gated.stdout.endswith("held back: c3\n")
+    assert (only_gated.returncode, "have no gate of their own" in only_gated.stderr) == (0, False)
+    assert only_gated.stdout.endswith("left pending: c3\n")
     project.database.run(APPROVAL)
     opened = project.pipestate("upgrade")
     assert (opened.returncode, version(project.database)) == (0, "d4")
@@ -80,10 +80,10 @@ def test_what_came_before_the_gate_stays_where_one_transaction_holds_a_run(proje
     assert project.database.rows("SELECT to_regclass('old_orders')") == [(None,)]
     done = project.pipestate("upgrade", "--hold", "--json")
     assert done.returncode == 1, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["before"], told["after"], told["applied"]) == (None, "b2", ["a1", "b2"])
-    assert [(each["revision"], each["gate"]) for each in told["waiting"]] == [("c3", "orders/ready")]
-    assert told["held"] == [{"revision": "c3", "gated": True}, {"revision": "d4", "gated": False}]
+    reported = json.loads(done.stdout)
+    assert (reported["before"], reported["after"], reported["applied"]) == (None, "b2", ["a1", "b2"])
+    assert [(each["revision"], each["gate"]) for each in reported["waiting"]] == [("c3", "orders/ready")]
+    assert reported["held"] == [{"revision": "c3", "gated": True}, {"revision": "d4", "gated": False}]
     assert version(project.database) == "b2"
 
 
@@ -92,8 +92,8 @@ def test_later_revisions_go_on_while_a_contract_waits_on_its_branch(pg: Database
     assert project.pipestate("upgrade", "b2").returncode == 0
     assert project.pipestate("ledger", "install").returncode == 0
     pg.run(ORDERS)
-    held = project.pipestate("upgrade", "--hold")
-    assert (held.returncode, version(pg)) == (0, "d4"), held.stderr
+    stopped = project.pipestate("upgrade", "--hold")
+    assert (stopped.returncode, version(pg)) == (0, "d4"), stopped.stderr
     plan = json.loads(project.pipestate("plan", "--json").stdout)
     assert plan["head"] == "c3 d4"
     assert [step["revision"] for step in plan["steps"] if not step["applied"]] == ["c3"]
@@ -139,4 +139,4 @@ def test_a_file_that_is_not_there_yet(tmp_path: Path, pg: Database) -> None:
 def test_a_target_that_is_not_there(project: Project) -> None:
     done = project.pipestate("upgrade", "zz")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "zz: no revision and no branch of this chain" in done.stderr
+    assert "zz: no revision and no branch of this project" in done.stderr

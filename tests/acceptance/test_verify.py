@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 
 from pipestate.migration.failure import MigrationError
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.documentation import find_schema
 from support.healthy_database import build_healthy, refresh
 from support.metrics import open_metrics
@@ -84,7 +84,9 @@ def test_a_database_that_is_not_ready_exits_1(legacy_0005: Database) -> None:
     assert stuck["source"].startswith("runbooks/sites-consolidation.md:")
 
 
-def test_phases_that_are_named_are_asked_each_once_in_the_order_of_the_pages(legacy_0005: Database) -> None:
+def test_phases_that_are_named_are_evaluated_each_once_in_the_order_of_the_pages(
+    legacy_0005: Database,
+) -> None:
     chosen = (
         "readiness",
         "content-item-pipeline-state/schema",
@@ -93,8 +95,8 @@ def test_phases_that_are_named_are_asked_each_once_in_the_order_of_the_pages(leg
     )
     options = [word for phase in chosen for word in ("--phase", phase)]
     done = on(legacy_0005, "verify", "--json", "--record", *options)
-    asked = [f"{book['name']}/{phase['name']}" for book in books_of(done) for phase in book["phases"]]
-    assert asked == [
+    called = [f"{book['name']}/{phase['name']}" for book in books_of(done) for phase in book["phases"]]
+    assert called == [
         "content-item-pipeline-state/schema",
         "sites-consolidation/backfill",
         "sites-consolidation/readiness",
@@ -102,7 +104,7 @@ def test_phases_that_are_named_are_asked_each_once_in_the_order_of_the_pages(leg
     assert done.returncode == 1
     ledger = "pipestate_run" if legacy_0005.is_sqlite else "pipestate.run"
     rows = legacy_0005.rows(f"SELECT runbook, phase FROM {ledger} WHERE event = 'verify' ORDER BY id")
-    assert [f"{runbook}/{phase}" for runbook, phase in rows] == asked
+    assert [f"{runbook}/{phase}" for runbook, phase in rows] == called
     assert on(legacy_0005, "verify", *options[2:4]).returncode == 0, "what fails is the other two"
 
 
@@ -131,7 +133,7 @@ def test_no_database_url_exits_2_and_says_how_to_give_one() -> None:
     assert "PIPESTATE_DATABASE_URL" in done.stderr
 
 
-def test_a_database_before_the_chain_checks_nothing_and_that_is_no_pass(database: Database) -> None:
+def test_a_database_before_the_migrations_checks_nothing_and_that_is_no_pass(database: Database) -> None:
     done = on(database, "verify")
     assert done.returncode == 2
     assert "Nothing was checked" in done.stdout
@@ -154,24 +156,24 @@ def test_a_database_before_the_chain_checks_nothing_and_that_is_no_pass(database
         ),
         (["gate", "cleanup"], "2 runbooks have a phase cleanup: write `pipestate gate queue-cutover/cleanup"),
         (["verify", "--config", "none.ini"], "there is no none.ini"),
-        (["attest", "backup", "--by", "me"], "no runbook asks for backup"),
+        (["attest", "backup", "--by", "me"], "no runbook has a sign-off backup"),
         (["observe"], "nothing to observe"),
         (["purge", "--older-than", "soon"], "write 30d, 12h or 45m"),
         (["observe", "--set", "depth"], "write name=value"),
         (["observe", "--set", "depth=many"], "write name=value"),
     ],
 )
-def test_wrong_input_is_one_sentence(pg_chain: Chain, arguments: list[str], said: str) -> None:
-    pg_chain.upgrade("0002")
-    done = on(pg_chain.database, *arguments)
+def test_wrong_input_is_one_sentence(pg_migrations: Migrations, arguments: list[str], said: str) -> None:
+    pg_migrations.upgrade("0002")
+    done = on(pg_migrations.database, *arguments)
     assert done.returncode in (2, 3)
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_the_ledger_is_needed_for_a_sign_off(pg_chain: Chain) -> None:
-    pg_chain.upgrade("0001")
-    done = on(pg_chain.database, "attest", "preflight/backup-taken", "--by", "dba")
+def test_the_ledger_is_needed_for_a_sign_off(pg_migrations: Migrations) -> None:
+    pg_migrations.upgrade("0001")
+    done = on(pg_migrations.database, "attest", "preflight/backup-taken", "--by", "dba")
     assert done.returncode == 2
     assert "this database has no ledger: run `pipestate ledger install`, or a revision" in done.stderr
 
@@ -189,11 +191,11 @@ def test_the_ledger_is_needed_for_a_sign_off(pg_chain: Chain) -> None:
     ],
 )
 def test_a_wrong_runbook_is_refused_with_its_line(
-    pg_chain: Chain, tmp_path: Path, text: str, said: str
+    pg_migrations: Migrations, tmp_path: Path, text: str, said: str
 ) -> None:
     path = tmp_path / "book.md"
     path.write_text(text)
-    done = on(pg_chain.database, "verify", str(path))
+    done = on(pg_migrations.database, "verify", str(path))
     assert done.returncode == 2
     assert said in done.stderr
     linted = pipestate("runbook", "lint", str(path))
@@ -266,7 +268,7 @@ def test_history_is_newest_first(legacy_0005: Database) -> None:
     assert [entry["what"].endswith("backup-taken: s3://x") for entry in signed] == [True]
 
 
-def test_observe_reads_the_queues(pg_chain: Chain, redis_url: str) -> None:
+def test_observe_reads_the_queues(pg_migrations: Migrations, redis_url: str) -> None:
     from redis import Redis
     from rq import Queue
 
@@ -276,16 +278,16 @@ def test_observe_reads_the_queues(pg_chain: Chain, redis_url: str) -> None:
         for _ in range(3):
             Queue("compilation", connection=redis).enqueue("app.ocr_complete_coordinator", depends_on=waiting)
         Queue("compilation", connection=redis).enqueue("app.compile_db_job", depends_on=waiting)
-    pg_chain.upgrade("0002")
-    done = on(pg_chain.database, "observe", "--json", REDIS_URL=redis_url)
+    pg_migrations.upgrade("0002")
+    done = on(pg_migrations.database, "observe", "--json", REDIS_URL=redis_url)
     assert json.loads(done.stdout) == {"deferred_coordinators": 4.0, "failed_ocr_jobs": 0.0}
-    rows = pg_chain.database.rows("SELECT name, value, source FROM pipestate.observation ORDER BY name")
+    rows = pg_migrations.database.rows("SELECT name, value, source FROM pipestate.observation ORDER BY name")
     assert rows == [("deferred_coordinators", 4.0, "rq"), ("failed_ocr_jobs", 0.0, "rq")]
 
 
-def test_a_redis_that_does_not_answer_is_one_sentence(pg_chain: Chain) -> None:
-    pg_chain.upgrade("0002")
-    done = on(pg_chain.database, "observe", REDIS_URL="redis://127.0.0.1:1/0")
+def test_a_redis_that_does_not_answer_is_one_sentence(pg_migrations: Migrations) -> None:
+    pg_migrations.upgrade("0002")
+    done = on(pg_migrations.database, "observe", REDIS_URL="redis://127.0.0.1:1/0")
     assert (done.returncode, "Redis does not answer" in done.stderr) == (3, True)
     assert len(done.stderr.strip().splitlines()) == 1
 
@@ -294,7 +296,7 @@ def test_apply_migration_goes_to_the_last_revision_without_a_gate(database: Data
     done = on(database, "verify", "content-item-pipeline-state", "--apply-migration", "--json")
     data = as_json(done)
     assert (done.returncode, data["ok"]) == (0, True), done.stderr
-    assert Chain(database).revision() == "0005"
+    assert Migrations(database).revision() == "0005"
 
 
 def test_the_gate_command_opens_when_all_is_done(legacy_0005: Database) -> None:
@@ -306,26 +308,26 @@ def test_the_gate_command_opens_when_all_is_done(legacy_0005: Database) -> None:
 
 
 def test_purge_drops_the_archive_and_the_way_back_is_refused(legacy: Database) -> None:
-    Chain(legacy).contract()
+    Migrations(legacy).contract()
     assert "nothing was soft-dropped longer than" in on(legacy, "purge", "--older-than", "1d", "--yes").stderr
-    asked = on(legacy, "purge", "--older-than", "0m")
-    assert asked.returncode == 1, "without an answer nothing may be dropped"
-    assert "site_progress" in asked.stdout
+    called = on(legacy, "purge", "--older-than", "0m")
+    assert called.returncode == 1, "without an answer nothing may be dropped"
+    assert "site_progress" in called.stdout
     done = on(legacy, "purge", "--older-than", "0m", "--yes")
     assert done.returncode == 0, done.stderr
     assert legacy.value("SELECT count(*) FROM pipestate.run WHERE event = 'purge'") == 2
     with pytest.raises(MigrationError, match="purged"):
-        Chain(legacy).downgrade("-2")
+        Migrations(legacy).downgrade("-2")
     verified = json.loads(on(legacy, "verify", "--phase", "sites-consolidation/cleanup", "--json").stdout)
     checks = {check["id"]: check for check in verified["runbooks"][0]["phases"][0]["checks"]}
     assert checks["archive-complete"]["outcome"] == "passed"
-    Chain(legacy).downgrade("-2", "force=we need the tables, empty or not")
+    Migrations(legacy).downgrade("-2", "force=we need the tables, empty or not")
     assert legacy.value("SELECT count(*) FROM site_progress") == 0
 
 
 def test_plan_says_what_comes_next(legacy: Database) -> None:
     assert "Next: alembic upgrade 0005" in on(legacy, "plan").stdout
-    Chain(legacy).upgrade("0005")
+    Migrations(legacy).upgrade("0005")
     assert "0006 waits for sites-consolidation/readiness" in on(legacy, "plan").stdout
     plan = json.loads(on(legacy, "plan", "--json").stdout)
     assert [step["applied"] for step in plan["steps"]] == [True] * 5 + [False] * 2
@@ -335,10 +337,10 @@ def test_the_next_step_can_be_typed_where_the_project_is_elsewhere(legacy: Datab
     ini = str(ROOT / "alembic.ini")
     said = on(legacy, "plan", "--config", ini).stdout
     assert f"Next: alembic -c {ini} upgrade 0005" in said
-    Chain(legacy).upgrade("0005")
+    Migrations(legacy).upgrade("0005")
     said = on(legacy, "plan", "--config", ini).stdout
     assert f": pipestate gate sites-consolidation/readiness --config {ini}\n" in said
-    Chain(legacy).downgrade("base")
+    Migrations(legacy).downgrade("base")
     said = on(legacy, "plan", ALEMBIC_CONFIG=str(ROOT / "alembic.ini")).stdout
     assert "Next: alembic upgrade 0005" in said
 
@@ -415,16 +417,18 @@ def test_openmetrics_say_so_where_nothing_could_be_evaluated(tmp_path: Path) -> 
     assert "pipestate_gate_open" not in families
 
 
-def test_openmetrics_without_a_ledger_or_the_right_to_read_it(pg_chain: Chain, tmp_path: Path) -> None:
+def test_openmetrics_without_a_ledger_or_the_right_to_read_it(
+    pg_migrations: Migrations, tmp_path: Path
+) -> None:
     book = tmp_path / "book.md"
     book.write_text(page(block("SELECT 1 AS x")))
-    done = on(pg_chain.database, "verify", str(book), "--format", "openmetrics")
+    done = on(pg_migrations.database, "verify", str(book), "--format", "openmetrics")
     assert done.returncode == 0
     assert done.stdout.endswith("\n# EOF\n")
     assert "pipestate_record" not in done.stdout
-    pg_chain.upgrade("0002")
-    pg_chain.database.run("DROP VIEW pipestate.soak")
-    done = on(pg_chain.database, "verify", str(book), "--format", "openmetrics")
+    pg_migrations.upgrade("0002")
+    pg_migrations.database.run("DROP VIEW pipestate.soak")
+    done = on(pg_migrations.database, "verify", str(book), "--format", "openmetrics")
     assert (done.returncode, "pipestate_record" in done.stdout) == (0, False)
     assert (
         "warning: the figures of the ledger are left out: the ledger of this database is older" in done.stderr
@@ -439,22 +443,22 @@ def test_a_long_verify_says_which_check_runs_on_a_terminal_and_leaves_nothing_th
     endless = "SELECT count(*) AS x FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b"
     blocks = block("SELECT 1 AS x", check="quick"), block(endless, check="endless")
     path.write_text(page(*blocks, name="slow"))
-    asked = ["verify", str(path), "--timeout", "1.8"]
-    (written,) = in_terminals([Typed(asked, 60)], cwd=ROOT, DATABASE_URL=pg.text)
+    called = ["verify", str(path), "--timeout", "1.8"]
+    (written,) = in_terminals([Typed(called, 60)], cwd=ROOT, DATABASE_URL=pg.text)
     during, _, after = written.rpartition("\x1b[2K")  # a line is taken away
     assert "1 s, check 2 of 2: slow/one/endless" in plain(during)
     assert "check 2 of 2" not in after
     assert "errored  endless: took longer than" in plain(after)
-    assert "check 2 of 2" not in on(pg, *asked).stderr
+    assert "check 2 of 2" not in on(pg, *called).stderr
 
 
-CULPRITS = """WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 37)
+OFFENDING_ROWS = """WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 37)
 SELECT 'late' AS fault, 1000 + i AS id FROM n"""
 
 
-def test_evidence_all_lists_every_culprit(database: Database, tmp_path: Path) -> None:
+def test_evidence_all_lists_every_offending_row(database: Database, tmp_path: Path) -> None:
     path = tmp_path / "late.md"
-    path.write_text(page(block(CULPRITS, check="late", require="rows = 0"), name="late"))
+    path.write_text(page(block(OFFENDING_ROWS, check="late", require="rows = 0"), name="late"))
     for command, rows in (
         (["verify"], 5),
         (["verify", "--evidence", "all"], 37),
@@ -481,7 +485,7 @@ def test_a_wrong_number_of_rows_is_refused_in_a_sentence(wrong: str) -> None:
 
 def test_an_empty_ledger_says_that_nothing_is_recorded_yet(legacy_0005: Database) -> None:
     done = on(legacy_0005, "gate", "readiness")
-    assert "failed   soak: nothing recorded yet, required days_held >= 7" in done.stdout
+    assert "failed   soak: nothing recorded yet, required days_open >= 7" in done.stdout
     assert "no row" not in done.stdout
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.documentation import commands, find_page
 from support.html_pages import Html, must_be_whole
 from support.new_user import sections
@@ -86,7 +86,7 @@ def test_it_is_the_wheel_that_is_imported(installed: Installed) -> None:
     assert ini.is_relative_to(installed.environment)
 
 
-def test_what_the_page_says_of_the_wheel(installed: Installed, pg_legacy: Chain) -> None:
+def test_what_the_page_says_of_the_wheel(installed: Installed, pg_legacy: Migrations) -> None:
     """The section's commands, on a database that its tour has brought to 0005."""
     database = pg_legacy.database
     up = 'alembic -c "$(pipestate --alembic-ini)" upgrade 0005'
@@ -105,14 +105,16 @@ def test_the_variants_for_sqlite_come_along(installed: Installed) -> None:
     assert "shipped/runbooks/sites-consolidation.sqlite.md:" in said
 
 
-def test_a_closed_gate_names_lines_of_the_shipped_runbook(installed: Installed, pg_expanded: Chain) -> None:
+def test_a_closed_gate_names_lines_of_the_shipped_runbook(
+    installed: Installed, pg_expanded: Migrations
+) -> None:
     said = installed.must(
         "pipestate gate readiness --shipped --json", code=1, DATABASE_URL=pg_expanded.database.text
     )
     assert "shipped/runbooks/sites-consolidation.md:" in said
 
 
-def test_the_report_brings_its_templates_along(installed: Installed, pg_expanded: Chain) -> None:
+def test_the_report_brings_its_templates_along(installed: Installed, pg_expanded: Migrations) -> None:
     page = installed.must("pipestate report --shipped --output -", DATABASE_URL=pg_expanded.database.text)
     assert page.rstrip().endswith("</html>")
 
@@ -124,7 +126,7 @@ from pipestate.pipeline.demo.story import demo
 stage.has_redis = lambda: False
 demo(keep=True, pause=True)
 """
-NOWHERE = {  # whoever asks one of these for anything fails
+NOWHERE = {  # whoever connects to one of these fails
     "PIPESTATE_DATABASE_URL": "postgresql://app@127.0.0.1:1/production",
     "DATABASE_URL": "postgresql://app@127.0.0.1:1/production",
     "REDIS_URL": "redis://127.0.0.1:1/0",

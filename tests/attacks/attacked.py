@@ -55,7 +55,7 @@ def finish(process: Started, *, patience_s: float = PATIENCE_S) -> Done:
 
 @cache
 def shipped_ini() -> Path:
-    """The alembic.ini of the shipped chain."""
+    """The alembic.ini of the shipped migrations."""
     return Path(run("pipestate", "--alembic-ini", cwd=Path.cwd()).stdout.strip())
 
 

@@ -401,10 +401,10 @@ def test_a_fresh_database_upgrades_from_base_in_silence(pg: Database, tmp_path: 
     assert project.attempt() is None
 
 
-# --- The sentence, and the ways on --------------------------------------------------------------------
+# --- The sentence, and the next steps --------------------------------------------------------------------
 
 
-def test_the_sentence_names_what_would_be_lost_and_the_ways_on(project: Guarded) -> None:
+def test_the_sentence_names_what_would_be_lost_and_the_next_steps(project: Guarded) -> None:
     project.write("b1", sql("DROP TABLE items", "ALTER TABLE orders DROP COLUMN code, DROP COLUMN big"))
     assert project.attempt() == (
         "the upgrade of revision b1 loses the table items (about 1,993 rows) and the columns big, code of orders (about 3 "
@@ -504,7 +504,7 @@ def test_since_must_be_a_revision(project: Guarded) -> None:
     env.write_text(env.read_text().replace("guard(context)", "guard(context, since='nowhere')"))
     project.write("b1", "pass")
     assert project.attempt() == (
-        "guard(context, since='nowhere'): this chain has no such revision; name one of its own"
+        "guard(context, since='nowhere'): this project has no such revision; name one of its own"
     )
 
 

@@ -1,6 +1,6 @@
 """Scripts under the guard: `--sql` writes revisions that the server judges and records.
 
-Where the chain has installed the ledger they call its functions; without it they bring the same functions along.
+Where the migrations have installed the ledger they call its functions; otherwise they bring the same functions along.
 """
 
 from collections.abc import Iterator
@@ -81,7 +81,7 @@ def install_in(database: Database) -> None:
 
 
 def started_with(database: Database, to: Path, *, has_ledger: bool) -> Guarded:
-    """Open the project; with a ledger, the first revision of the chain installs it."""
+    """Open the project; with a ledger, the first revision of the migrations installs it."""
     project = started(database, to)
     if has_ledger:
         install_in(database)
@@ -90,7 +90,7 @@ def started_with(database: Database, to: Path, *, has_ledger: bool) -> Guarded:
     return project
 
 
-def test_a_script_brings_the_functions_only_where_the_chain_has_no_ledger(
+def test_a_script_brings_the_functions_only_where_the_migrations_have_no_ledger(
     project: Guarded, has_ledger: bool
 ) -> None:
     project.write("b1", "op.drop_table('items')")

@@ -78,7 +78,7 @@ def test_a_reason_for_another_gate_forces_nothing(gated: Project) -> None:
 
 
 def test_one_gate_that_two_revisions_ask_is_one(gated: Project) -> None:
-    """As the shipped chain does."""
+    """As the shipped migrations do."""
     gated.edit(PAGE, ('until: "c3", opens: ["c3"]', 'until: "d4", opens: ["c3", "d4"]'))
     gated.edit(
         D4,

@@ -15,7 +15,7 @@ from attacks.attacked import Done, Started, finish, install_ledger, running
 from attacks.orders import AT_B2, BODY, CONTRACT, PAGE, approve, assert_refused, state_of
 from attacks.project import PROJECTS, Project
 from attacks.sessions import has_ended, is_running, uncommitted, wait_until, waits_for_lock
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.queues import RqBed
 from support.servers import Database, Postgres
 from support.stale_rows import Stuck, fill_expanded
@@ -226,7 +226,7 @@ def test_ctrl_c_in_the_shipped_backfill(postgres: Postgres, tmp_path: Path) -> N
     postgres.drop(database)
 
 
-def test_ctrl_c_in_reconcile(pg_expanded: Chain, redis_url: str, tmp_path: Path) -> None:
+def test_ctrl_c_in_reconcile(pg_expanded: Migrations, redis_url: str, tmp_path: Path) -> None:
     database = pg_expanded.database
     with Redis.from_url(redis_url) as redis:
         redis.flushall()

@@ -103,7 +103,7 @@ def test_a_phase_that_opens_another_revision_opens_nothing(gated: Project) -> No
 
 @pytest.mark.parametrize("dash", ["—", "–", "#", "//"])
 def test_a_check_whose_dashes_an_editor_has_changed_is_not_prose(gated: Project, dash: str) -> None:
-    gated.edit(CONTRACT, ('insist=["quiet", "approved"],', ""), ('recheck=["quiet"],', ""))
+    gated.edit(CONTRACT, ('must_pass=["quiet", "approved"],', ""), ('recheck=["quiet"],', ""))
     gated.edit(PAGE, ("-- check: approved\n-- require", f"{dash} check: approved\n{dash} require"))
     assert_refused(gated.alembic("upgrade", "head"), gated.database, "is not read: write `-- check:")
     assert gated.pipestate("runbook", "lint").returncode == 2
@@ -111,7 +111,7 @@ def test_a_check_whose_dashes_an_editor_has_changed_is_not_prose(gated: Project,
 
 @pytest.mark.parametrize("language", ["sql+jinja", "mysql", "SQL-postgres"])
 def test_a_check_in_a_fence_of_almost_sql_is_not_prose(gated: Project, language: str) -> None:
-    gated.edit(CONTRACT, ('insist=["quiet", "approved"],', ""), ('recheck=["quiet"],', ""))
+    gated.edit(CONTRACT, ('must_pass=["quiet", "approved"],', ""), ('recheck=["quiet"],', ""))
     gated.edit(PAGE, ("```sql\n-- check: approved", f"```{language}\n-- check: approved"))
     assert_refused(gated.alembic("upgrade", "head"), gated.database, "write ```sql, no other runs")
 
@@ -174,14 +174,16 @@ def test_a_page_that_no_longer_asks_what_the_revision_insists_on_opens_nothing(
 def test_what_is_asked_again_under_the_lock_may_not_have_become_a_warning(gated: Project) -> None:
     approve(gated)
     gated.edit(PAGE, ("-- check: quiet\n", "-- check: quiet\n-- level: warn\n"))
-    gated.edit(CONTRACT, ('insist=["quiet", "approved"]', 'insist=["approved"]'))
+    gated.edit(CONTRACT, ('must_pass=["quiet", "approved"]', 'must_pass=["approved"]'))
     gated.database.run("UPDATE old_orders SET written_at = now()")
     assert_refused(gated.alembic("upgrade", "head"), gated.database)
 
 
 def test_a_sign_off_that_has_become_a_warning_of_its_name_opens_nothing(gated: Project) -> None:
     approve(gated)
-    gated.edit(CONTRACT, ('insist=["quiet", "approved"]', 'insist=["quiet", "approved", "backup-taken"]'))
+    gated.edit(
+        CONTRACT, ('must_pass=["quiet", "approved"]', 'must_pass=["quiet", "approved", "backup-taken"]')
+    )
     check = "\n```sql\n-- check: backup-taken\n-- level: warn\n-- require: n = 0\nSELECT 0 AS n;\n```\n"
     gated.write(PAGE, gated.read(PAGE) + check)
     assert_refused(gated.alembic("upgrade", "head"), gated.database, "backup-taken")
@@ -231,7 +233,7 @@ def test_a_page_edited_between_the_looks_changes_nothing(gated: Project) -> None
         assert_refused(attacking.result(), gated.database, "quiet: ")
 
 
-# --- The shipped chain -----------------------------------------------------------------------------
+# --- The shipped migrations -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])

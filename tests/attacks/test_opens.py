@@ -19,7 +19,7 @@ GATE = """    with gate(
         "orders/ready",
         lock=["old_orders"],
         recheck=["quiet"],
-        insist=["quiet", "approved"],
+        must_pass=["quiet", "approved"],
         revision=revision,
     ):
 """
@@ -55,7 +55,7 @@ SILENT = {
     "a gate in a text": revision(DROP + '    """with gate(\'orders/ready\', lock=[\'old_orders\']):"""\n'),
     "the gate of another phase": revision(
         GATE.replace("orders/ready", "orders/easy").replace(
-            'recheck=["quiet"],\n        insist=["quiet", "approved"],\n        ', ""
+            'recheck=["quiet"],\n        must_pass=["quiet", "approved"],\n        ', ""
         )
         + f"    {DROP}"
     ),
@@ -146,12 +146,12 @@ def test_two_gates_that_open_a_revision_and_are_both_passed_are_enough(gated: Pr
     assert (done.returncode, state_of(gated.database)) == (0, AT_D4), done.stderr
 
 
-def test_the_guard_refuses_opens_with_a_revision_that_the_chain_does_not_have(gated: Project) -> None:
+def test_the_guard_refuses_opens_with_a_revision_that_the_project_does_not_have(gated: Project) -> None:
     """The revision that was meant would run without its gate."""
     gated.use_environment("guarded")
     write(gated, SILENT["no gate at all"])
     gated.edit(PAGE, ('opens: ["c3"]', 'opens: ["c30"]'))
-    said = "runbooks/orders.md:9: phase ready opens c30, a revision that the chain does not have"
+    said = "runbooks/orders.md:9: phase ready opens c30, a revision that the project does not have"
     assert_refused(gated.alembic("upgrade", "head"), gated.database, said)
     done = gated.alembic("upgrade", "b2:head", "--sql")
     assert done.returncode != 0
@@ -189,7 +189,7 @@ def test_without_opens_a_phase_opens_what_asks_it(gated: Project) -> None:
     assert '"gate": "past"' in done.stdout, "the phase ends with the revision that it opens"
 
 
-def test_a_revision_that_imports_its_place_in_the_chain_stops_no_upgrade(gated: Project) -> None:
+def test_a_revision_that_imports_its_place_in_the_history_stops_no_upgrade(gated: Project) -> None:
     gated.use_environment("guarded")
     gated.write("places.py", 'down_revision = "b2"\n')
     gated.edit(CONTRACT, ('down_revision = "b2"\n', "from places import down_revision\n"))
@@ -208,7 +208,7 @@ def test_a_revision_without_source_asks_its_own_gate(gated: Project) -> None:
     gated.edit("alembic.ini", ("[alembic]\n", "[alembic]\nsourceless = true\n"))
     py_compile.compile(str(gated.root / CONTRACT), cfile=str(gated.root / f"{CONTRACT}c"), doraise=True)
     (gated.root / CONTRACT).unlink()
-    assert_refused(gated.alembic("upgrade", "head"), gated.database, "c3", "does not ask that gate")
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "c3", "does not check that gate")
     gated.edit(PAGE, NO_OPENS)
     assert_refused(gated.alembic("upgrade", "head"), gated.database, "the gate orders/ready is closed")
     approve(gated)
@@ -240,7 +240,7 @@ def test_the_guard_lets_an_open_gate_through_and_keeps_a_closed_one_closed(gated
 
 
 def test_a_gate_that_has_nothing_to_ask_says_that_nothing_was_asked(gated: Project) -> None:
-    gated.edit(CONTRACT, ('recheck=["quiet"],\n        insist=["quiet", "approved"],\n        ', ""))
+    gated.edit(CONTRACT, ('recheck=["quiet"],\n        must_pass=["quiet", "approved"],\n        ', ""))
     gated.edit(
         PAGE,
         ("-- require: recent", "-- from: c3\n-- require: recent"),
@@ -373,7 +373,7 @@ def test_pages_that_are_not_there_are_no_leave_to_go_on(gated: Project) -> None:
     write(gated, PRETENDING["behind an if that is never true"])
     url = gated.database.url.render_as_string(hide_password=False).replace("%", "%%")
     done = python(gated, IN_CODE.format(url=url))
-    assert "revision c3 asks the gate orders/ready, but there is no runbook in" in done.stderr
+    assert "revision c3 checks the gate orders/ready, but there is no runbook in" in done.stderr
     assert state_of(gated.database) == AT_B2
     (gated.root / "elsewhere").mkdir()
     ini = gated.read("alembic.ini").replace("%(here)s/migrations", "%(here)s/../migrations")
@@ -430,7 +430,7 @@ def test_a_role_that_may_not_write_into_the_ledger_is_told_before_anything_runs(
 
 
 def take_the_gate_away(project: Project) -> None:
-    """Leave a chain that asks no gate, which would look at the ledger itself."""
+    """Leave migrations that ask no gate, which would look at the ledger itself."""
     (project.root / CONTRACT).unlink()
     project.edit("migrations/versions/d4_after_orders.py", ('down_revision = "c3"', 'down_revision = "b2"'))
     project.edit(PAGE, (', opens: ["c3"]', ""), ('until: "c3"', 'until: "d4"'))

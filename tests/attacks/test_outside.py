@@ -64,10 +64,10 @@ def test_outside_a_project_nothing_is_served_and_nothing_is_made(
     assert done.returncode == 2, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert "alembic.ini" in done.stdout + done.stderr
-    assert "upgrade" not in done.stdout, "a stranger is told to run somebody else's chain"
+    assert "upgrade" not in done.stdout, "a stranger is told to run somebody else's migrations"
 
 
-def test_the_shipped_chain_is_served_where_it_is_named(nowhere: tuple[Database, Path]) -> None:
+def test_the_shipped_migrations_are_served_where_it_is_named(nowhere: tuple[Database, Path]) -> None:
     database, directory = nowhere
     ini = str(attacked.shipped_ini())
     assert run(f"plan --config {ini}", database, directory).returncode == 0

@@ -1,6 +1,6 @@
 """A gate in a script that is pasted in parts: from any line on, after a lost connection, after a ROLLBACK.
 
-The long scripts of the shipped chain are cut at some statements, and what is pasted changes from cut to cut;
+The long scripts of the shipped migrations are cut at some statements, and what is pasted changes from cut to cut;
 the long form tries everything at each of them, as it is always done with the short script.
 """
 

@@ -22,7 +22,7 @@ from pipestate.ledger.server_guard import (
     remove_server_guard,
 )
 from pipestate.migration import purge
-from support.alembic_runs import Chain, psql
+from support.alembic_runs import Migrations, psql
 from support.contract_project import lay_out
 from support.programs import run_program
 from support.servers import Database, Postgres, postgres_binary
@@ -240,16 +240,16 @@ def test_contracts_of_an_env_py_without_the_guard(pg: Database, tmp_path: Path, 
     assert REFUSED in str(refusal(pg, "DROP TABLE orders"))
 
 
-def test_the_shipped_chain_up_and_down_with_all_its_helpers(pg_chain: Chain) -> None:
-    pg_chain.upgrade("0002")
-    install_on(pg_chain.database)
-    pg_chain.contract()
-    assert pg_chain.revision() == "0007"
-    assert REFUSED in str(refusal(pg_chain.database, "DROP TABLE sites CASCADE"))
-    pg_chain.downgrade("0005")
-    pg_chain.downgrade("0002")
-    assert pg_chain.revision() == "0002"
-    pg_chain.upgrade("0005")
+def test_the_shipped_migrations_up_and_down_with_all_its_helpers(pg_migrations: Migrations) -> None:
+    pg_migrations.upgrade("0002")
+    install_on(pg_migrations.database)
+    pg_migrations.contract()
+    assert pg_migrations.revision() == "0007"
+    assert REFUSED in str(refusal(pg_migrations.database, "DROP TABLE sites CASCADE"))
+    pg_migrations.downgrade("0005")
+    pg_migrations.downgrade("0002")
+    assert pg_migrations.revision() == "0002"
+    pg_migrations.upgrade("0005")
 
 
 @pytest.mark.parametrize(
@@ -390,11 +390,11 @@ def test_a_guard_that_was_altered_is_said_and_repaired(
     assert (done.returncode, "is complete" in done.stdout) == (0, True), done.stderr
 
 
-def test_status_says_that_it_is_disabled(pg_chain: Chain) -> None:
-    pg_chain.upgrade("0005")
-    install_on(pg_chain.database)
-    pg_chain.database.run("ALTER EVENT TRIGGER pipestate_guard DISABLE")
-    done = run_cli(pg_chain.database, Path(__file__).parents[2], "status")
+def test_status_says_that_it_is_disabled(pg_migrations: Migrations) -> None:
+    pg_migrations.upgrade("0005")
+    install_on(pg_migrations.database)
+    pg_migrations.database.run("ALTER EVENT TRIGGER pipestate_guard DISABLE")
+    done = run_cli(pg_migrations.database, Path(__file__).parents[2], "status")
     assert "the event trigger pipestate_guard is missing, disabled or altered" in done.stderr, done.stdout
 
 

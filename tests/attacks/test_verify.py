@@ -174,7 +174,7 @@ PLANTED = {
 
 @pytest.fixture
 def shipped(postgres: Postgres, make_role: MakeRole, tmp_path: Path) -> Iterator[Database]:
-    """The shipped chain at 0005, with its gate open."""
+    """The shipped migrations at 0005, with its gate open."""
     del make_role  # roles can only go when the database is gone
     database = postgres.copy_of("attacked shipped-tables", lambda fresh: TABLES.fill(fresh, tmp_path))
     yield database

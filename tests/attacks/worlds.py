@@ -1,4 +1,4 @@
-"""What scripts are tried on: a stranger's project, and the two contracts of the shipped chain."""
+"""What scripts are tried on: a stranger's project, and the two contracts of the shipped migrations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -139,7 +139,7 @@ STRANGER = World(
     reset=_reset_stranger,
 )
 
-# --- The shipped chain -----------------------------------------------------------------------------
+# --- The shipped migrations -----------------------------------------------------------------------------
 
 _COLUMNS = ("status", "extraction_status", "last_updated", "last_deployed", "last_extracted")
 

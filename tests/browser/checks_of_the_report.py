@@ -14,7 +14,7 @@ from browser.chrome import Page, chromium
 from integration.report.conftest import gathered
 from pipestate.ledger.install import install
 from pipestate.project.find import Calls
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.project.version_table import locator
 from pipestate.report.page import render_page
 from pipestate.runbook.lint import load
@@ -26,7 +26,7 @@ from support.servers import Database, Postgres
 WIDTHS = (420, 820, 1280, 1920)
 PHONE, DESKTOP = WIDTHS[0], WIDTHS[2]
 A4 = 718  # between its margins
-LOOKS = [(width, scheme) for width in WIDTHS for scheme in ("light", "dark")]
+APPEARANCES = [(width, scheme) for width in WIDTHS for scheme in ("light", "dark")]
 NAMES = ("scene", "weeks", "long", "hostile", "empty")
 LAYOUT = (Path(__file__).parent / "layout.js").read_text(encoding="utf-8")
 AXE = Path(os.environ.get("PIPESTATE_AXE", "build/axe.min.js"))
@@ -70,7 +70,7 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def _scene(database: Database, directory: Path, days: int = 30) -> str:
     report_scene.build(database)
     with database.reader() as connection:
-        position = locator(report_scene.PROJECT, read_chain(report_scene.PROJECT))(connection)
+        position = locator(report_scene.PROJECT, read_migrations(report_scene.PROJECT))(connection)
     return _written(database, [load(report_scene.RUNBOOK)], position, days=days)
 
 
@@ -108,14 +108,14 @@ def opened(page: Page, address: str, width: int = DESKTOP, scheme: str = "light"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_browser_has_nothing_to_say_and_asks_for_nothing_else(
+def test_the_browser_has_nothing_to_say_and_needs_nothing_else(
     page: Page, reports: dict[str, str], name: str
 ) -> None:
-    for width, scheme in LOOKS:
+    for width, scheme in APPEARANCES:
         opened(page, reports[name], width, scheme)
-        assert [each for each in page.told if each[0] in SILENT] == []
-        asked = [each["request"]["url"] for each in page.heard("Network.requestWillBeSent")]
-        assert [url for url in asked if not url.startswith("data:")] == [reports[name]]
+        assert [each for each in page.reported if each[0] in SILENT] == []
+        requested = [each["request"]["url"] for each in page.heard("Network.requestWillBeSent")]
+        assert [url for url in requested if not url.startswith("data:")] == [reports[name]]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -226,7 +226,7 @@ def test_print_shows_what_is_folded_and_leaves_the_menu_out(page: Page, reports:
     assert len(page.call("Page.printToPDF")["data"]) > 100_000
 
 
-@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+@pytest.mark.parametrize(("width", "scheme"), APPEARANCES)
 def test_pictures_are_there_to_be_viewed(
     page: Page, reports: dict[str, str], stages: dict[str, str], width: int, scheme: str
 ) -> None:

@@ -39,20 +39,20 @@ def find_browser() -> str | None:
 
 @dataclass
 class Page:
-    """A tab. What the browser told meanwhile is in `told`, as pairs of a name and its values."""
+    """A tab. What the browser told meanwhile is in `reported`, as pairs of a name and its values."""
 
     pipe: "_Pipe"
     session: str
-    told: list[tuple[str, Any]] = field(default_factory=list)
+    reported: list[tuple[str, Any]] = field(default_factory=list)
 
     def call(self, method: str, **values: Any) -> Any:
-        return self.pipe.call(method, values, self.session, self.told)
+        return self.pipe.call(method, values, self.session, self.reported)
 
     def open(self, address: str) -> None:
         """Load a page and wait until all of it is there."""
-        self.told.clear()
+        self.reported.clear()
         self.call("Page.navigate", url=address)
-        self.pipe.wait_for("Page.loadEventFired", self.told)
+        self.pipe.wait_for("Page.loadEventFired", self.reported)
 
     def evaluate(self, script: str) -> Any:
         """Run a script in the page, past its own rules, and return what it gives; a promise is waited for."""
@@ -88,7 +88,7 @@ class Page:
         path.write_bytes(base64.b64decode(made["data"]))
 
     def heard(self, name: str) -> list[Any]:
-        return [values for told, values in self.told if told == name]
+        return [values for reported, values in self.reported if reported == name]
 
 
 @dataclass
@@ -99,7 +99,7 @@ class _Pipe:
     rest: bytes = b""
 
     def call(
-        self, method: str, values: dict[str, Any], session: str | None, told: list[tuple[str, Any]]
+        self, method: str, values: dict[str, Any], session: str | None, reported: list[tuple[str, Any]]
     ) -> Any:
         self.sent += 1
         message = {"id": self.sent, "method": method, "params": values}
@@ -111,12 +111,12 @@ class _Pipe:
             if answer.get("id") == self.sent:
                 assert "error" not in answer, f"{method}: {answer}"
                 return answer["result"]
-            told.append((answer["method"], answer["params"]))
+            reported.append((answer["method"], answer["params"]))
 
-    def wait_for(self, name: str, told: list[tuple[str, Any]]) -> None:
-        while not any(heard == name for heard, _ in told):
+    def wait_for(self, name: str, reported: list[tuple[str, Any]]) -> None:
+        while not any(heard == name for heard, _ in reported):
             answer = self.read()
-            told.append((answer["method"], answer["params"]))
+            reported.append((answer["method"], answer["params"]))
 
     def read(self) -> Any:
         while b"\0" not in self.rest:

@@ -76,7 +76,7 @@ class Node:
     process: "subprocess.Popen[bytes] | None" = None
 
     def status(self) -> dict[str, object]:
-        """Ask Patroni; an empty answer while it does not run."""
+        """Query Patroni; an empty answer while it does not run."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.rest}/patroni", timeout=5) as answer:
                 found: dict[str, object] = json.load(answer)

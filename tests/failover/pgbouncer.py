@@ -30,7 +30,7 @@ from faults.subjects import contract, downgrade, own_backfill, upgrade
 from faults.world import World
 from pipestate.database.embedded import embedded_server
 from pipestate.ledger.server_guard import install_server_guard
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.legacy_database import fill_legacy
 from support.servers import Database, Postgres
 
@@ -56,7 +56,7 @@ pidfile = {directory}/pid
 
 
 def gate(world: World) -> Case:
-    """Ask a gate that is closed."""
+    """Check a gate that is closed."""
     return _command(world, ["pipestate", "gate", "readiness"])
 
 
@@ -77,18 +77,18 @@ def refused_drop(world: World) -> Case:
 def _command(world: World, argv: list[str]) -> Case:
     database = world.postgres.copy_of("expanded and guarded", _fill_guarded)
 
-    def look() -> Rows:
+    def read() -> Rows:
         return {
             "sites": database.rows("SELECT count(*) FROM sites"),
             "jobs": database.rows("SELECT count(*) FROM jobs"),
         }
 
-    return Case(argv, ROOT, {"PIPESTATE_DATABASE_URL": database.text}, look, look(), [database])
+    return Case(argv, ROOT, {"PIPESTATE_DATABASE_URL": database.text}, read, read(), [database])
 
 
 def _fill_guarded(database: Database) -> None:
     fill_legacy(database)
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     with database.begin() as connection:
         install_server_guard(connection)
 
@@ -220,7 +220,7 @@ def try_command(name: str, case: Case, pooler: Pooler, figures: Figures) -> None
         code, said = _run(case)
     if code not in CODES.get(name, (0,)):
         figures.wrong.append(f"{where}: exit {code}: {said[-800:]}")
-    elif found := differences(case.wanted, case.look()):
+    elif found := differences(case.wanted, case.read()):
         figures.wrong.append(f"{where}: {found}")
 
 
@@ -235,7 +235,7 @@ def two_at_once(world: World, pooler: Pooler, figures: Figures) -> None:
     codes = [program.returncode for program in programs]
     if codes != [0, 0] or not any("another migration is running" in said for said in printed):
         figures.wrong.append(f"two upgrades at once: exit {codes}: {printed}")
-    elif found := differences(case.wanted, case.look()):
+    elif found := differences(case.wanted, case.read()):
         figures.wrong.append(f"two upgrades at once: {found}")
     world.postgres.drop(database)
 

@@ -25,7 +25,7 @@ from faults.case import Case, Complaint, Rows, Struck, Subject, differences
 from faults.subjects import contract, downgrade, own_backfill, upgrade
 from faults.world import World
 from pipestate.pipeline.counters.start import initialize_stage
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.legacy_database import fill_legacy
 from support.servers import Database, Postgres
 
@@ -56,12 +56,12 @@ class Replicated(Postgres):
 
     def wait_for_standby(self) -> None:
         """Wait until the standby has replayed all that is committed now."""
-        position = self.ask("SELECT pg_current_wal_lsn()")
+        position = self.query("SELECT pg_current_wal_lsn()")
         wait_until(
-            lambda: int(str(self.ask(CAUGHT_UP.format(position=position)))) > 0, "the standby lags behind"
+            lambda: int(str(self.query(CAUGHT_UP.format(position=position)))) > 0, "the standby lags behind"
         )
 
-    def ask(self, query: str) -> object:
+    def query(self, query: str) -> object:
         with self.engine.connect() as connection:
             return connection.exec_driver_sql(query).scalar_one()
 
@@ -70,7 +70,7 @@ def verify_record(world: World) -> Case:
     """Record every check of the old world: a run is there with all of its results, or not at all."""
     database = world.postgres.copy_of("expanded", _fill_expanded)
 
-    def look() -> Rows:
+    def read() -> Rows:
         """Runs that have another number of results than they say."""
         halves = (
             "SELECT r.id, r.passed + r.failed + r.warned + r.errored + r.skipped, count(x) FROM pipestate.run r "
@@ -82,20 +82,20 @@ def verify_record(world: World) -> Case:
 
     argv = ["pipestate", "verify", "--record"]
     wanted = {"halves": [], "verified": [("verify",)]}
-    return Case(argv, ROOT, {"PIPESTATE_DATABASE_URL": database.text}, look, wanted, [database])
+    return Case(argv, ROOT, {"PIPESTATE_DATABASE_URL": database.text}, read, wanted, [database])
 
 
 def counters(world: World) -> Case:
     """Finish the jobs of a stage, each under its key."""
     database = world.postgres.copy_of("counted", _fill_counted)
 
-    def look() -> Rows:
+    def read() -> Rows:
         columns = f"{STAGE}_total, {STAGE}_completed, {STAGE}_failed"
         return {"sites": database.rows(f"SELECT {columns} FROM sites WHERE subdomain = '{SITE}'")}
 
     argv = [str(Path(__file__).with_name("finish_jobs.py"))]
     variables = {"PIPESTATE_DATABASE_URL": database.text}
-    return Case(argv, ROOT, variables, look, {"sites": [(JOBS, JOBS, 0)]}, [database])
+    return Case(argv, ROOT, variables, read, {"sites": [(JOBS, JOBS, 0)]}, [database])
 
 
 SUBJECTS: dict[str, Subject] = {
@@ -159,21 +159,21 @@ class Rounds:
         if confirmed:
             kept = case.databases[0].rows(f"SELECT {STAGE}_completed FROM sites WHERE subdomain = '{SITE}'")
             self.figures.replication += max(0, len(confirmed) - int(str(kept[0][0])))
-        told = self._finish(name, case, printed) + differences(wanted, case.look())
-        told += case.complaints(Struck(failover, "\n".join(text for _, _, text in printed)))
-        told += [Complaint("tracebacks", text[-600:]) for _, _, text in printed if "Traceback" in text]
+        reported = self._finish(name, case, printed) + differences(wanted, case.read())
+        reported += case.complaints(Struck(failover, "\n".join(text for _, _, text in printed)))
+        reported += [Complaint("tracebacks", text[-600:]) for _, _, text in printed if "Traceback" in text]
         if (
             hit
             and printed[0][0] not in ENDED.get(name, (0,))
             and not any(word in printed[0][2] for word in SAID)
         ):
-            told.append(Complaint("no message", printed[0][2][-600:]))
+            reported.append(Complaint("no message", printed[0][2][-600:]))
         self.figures.rounds += 1
         self.figures.hit += hit
-        self.figures.complaints += [Complaint(kind, f"{name}, {failover}: {text}") for kind, text in told]
+        self.figures.complaints += [Complaint(kind, f"{name}, {failover}: {text}") for kind, text in reported]
         said = (printed[0][2].strip().splitlines() or ["it ended"])[-1]
         print(
-            f"{name}, {failover} at {fraction:.0%}: {len(printed)} runs, {len(told)} complaints; {said}"[
+            f"{name}, {failover} at {fraction:.0%}: {len(printed)} runs, {len(reported)} complaints; {said}"[
                 :300
             ],
             flush=True,
@@ -185,7 +185,7 @@ class Rounds:
         """Lay the case out, and wait until the standby has all of it."""
         self.server.engine.dispose()
         wait_until(
-            lambda: bool(self.server.ask("SELECT NOT pg_is_in_recovery()")), "the primary does not answer"
+            lambda: bool(self.server.query("SELECT NOT pg_is_in_recovery()")), "the primary does not answer"
         )
         case = SUBJECTS[name](self.world)
         for database in case.databases:
@@ -200,7 +200,7 @@ class Rounds:
             start = time.monotonic()
             code, out, err = _finished(program)
         assert code in ENDED.get(name, (0,)), (code, out, err)
-        rows = case.look()
+        rows = case.read()
         wrong = differences(case.wanted, rows)
         assert not wrong, wrong
         seconds = time.monotonic() - start
@@ -249,11 +249,11 @@ def _finished(program: "subprocess.Popen[str]") -> tuple[int, str, str]:
 
 def _fill_expanded(database: Database) -> None:
     fill_legacy(database)
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
 
 
 def _fill_counted(database: Database) -> None:
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     database.run(f"INSERT INTO sites (subdomain) VALUES ('{SITE}')")
     with database.begin() as connection:
         initialize_stage(connection, SITE, STAGE, JOBS)

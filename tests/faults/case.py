@@ -38,7 +38,7 @@ class Struck(NamedTuple):
 class Case:
     """A command to interrupt.
 
-    `look` returns what must be as after an undisturbed run, row by row; `wanted` is what is known of it
+    `read` returns what must be as after an undisturbed run, row by row; `wanted` is what is known of it
     beforehand, `schema` the database whose schema must be the same, too. `again` says what finishes the command,
     where that is not the command itself; `complaints` looks at whatever else must hold.
     """
@@ -46,7 +46,7 @@ class Case:
     argv: Sequence[str]
     cwd: Path
     variables: dict[str, str]
-    look: Callable[[], Rows]
+    read: Callable[[], Rows]
     wanted: Rows
     databases: Sequence[Database] = ()
     schema: Database | None = None
@@ -84,20 +84,20 @@ def schema_of(case: Case) -> str | None:
 
 def differences(wanted: Rows, found: Rows) -> list[Complaint]:
     """List the rows that are missing, and those that are there too often or are others."""
-    told = []
+    reported = []
     for name, rows in wanted.items():
         missing, more = Counter(rows) - Counter(found[name]), Counter(found[name]) - Counter(rows)
-        told += [Complaint("lost", f"{name}: {_short(row)}") for row in missing]
-        told += [Complaint("doubled", f"{name}: {_short(row)}") for row in more]
-    return told
+        reported += [Complaint("lost", f"{name}: {_short(row)}") for row in missing]
+        reported += [Complaint("doubled", f"{name}: {_short(row)}") for row in more]
+    return reported
 
 
 def compare(case: Case, reference: Undisturbed) -> list[Complaint]:
     """Compare what the command has left with what an undisturbed run leaves."""
-    told = differences(reference.rows, case.look())
+    reported = differences(reference.rows, case.read())
     if schema_of(case) != reference.schema:
-        told.append(Complaint("different", "the schema is not the one of an undisturbed run"))
-    return told
+        reported.append(Complaint("different", "the schema is not the one of an undisturbed run"))
+    return reported
 
 
 def _short(row: Hashable) -> str:

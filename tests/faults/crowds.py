@@ -15,7 +15,7 @@ from faults.strikes import drop, undisturbed
 from faults.subjects import upgrade
 from faults.world import World
 from pipestate.pipeline import finish_job, initialize_stage
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.programs import FORKS, start_server, started
 from support.servers import Database
 
@@ -32,11 +32,11 @@ def upgrades_at_once(world: World, number: int) -> list[Complaint]:
         ]
         done = [program.finish() for program in programs]
     failed = [each for each in done if each.returncode]
-    told = [Complaint("unfinished", f"exit {each.returncode}: {each.stderr[-300:]}") for each in failed]
-    told += [Complaint("tracebacks", each.stderr[-800:]) for each in done if "Traceback" in each.stderr]
-    told += compare(case, reference)
+    reported = [Complaint("unfinished", f"exit {each.returncode}: {each.stderr[-300:]}") for each in failed]
+    reported += [Complaint("tracebacks", each.stderr[-800:]) for each in done if "Traceback" in each.stderr]
+    reported += compare(case, reference)
     drop(world, case)
-    return told
+    return reported
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def finished_jobs(world: World, jobs: int, kills: int) -> tuple[int, int, list[C
     Return how often `finish_job` was called, how many workers were killed, and what is wrong with the counters.
     """
     load = Load.of(jobs)
-    database = world.postgres.copy_of("expanded", lambda each: Chain(each).upgrade("0005"))
+    database = world.postgres.copy_of("expanded", lambda each: Migrations(each).upgrade("0005"))
     # No server is stopped here, so nobody need wait for its disk.
     database.run(f"ALTER DATABASE {database.url.database} SET synchronous_commit = off")
     with database.begin() as connection:
@@ -88,11 +88,11 @@ def finished_jobs(world: World, jobs: int, kills: int) -> tuple[int, int, list[C
     # Without a lock: whoever is killed while it holds one would stop all others.
     done, calls = (FORKS.Array("q", WORKERS, lock=False) for _ in range(2))
     killed = _run_and_kill(database, load, kills, done, calls)
-    told = _wrong_counters(database, load)
+    reported = _wrong_counters(database, load)
     if killed < kills:
-        told.append(Complaint("too few hits", f"only {killed} of {kills} workers were killed"))
+        reported.append(Complaint("too few hits", f"only {killed} of {kills} workers were killed"))
     world.postgres.drop(database)
-    return sum(calls[:]), killed, told
+    return sum(calls[:]), killed, reported
 
 
 def _run_and_kill(database: Database, load: Load, kills: int, done: Any, calls: Any) -> int:
@@ -143,13 +143,13 @@ def _wrong_counters(database: Database, load: Load) -> list[Complaint]:
     counted = f"ocr_completed + ocr_failed - {load.per_site}"
     claims = "SELECT coalesce(sum(attempts), 0) FROM pipeline_claim WHERE subdomain = s.subdomain"
     rows = database.rows(f"SELECT subdomain, {counted}, ({claims})::int - 1 FROM sites s")
-    told = []
+    reported = []
     for site, *more in rows:
         for what, number in zip(("jobs", "claims"), more, strict=True):
             if number:
                 kind = "lost" if int(str(number)) < 0 else "doubled"
-                told.append(Complaint(kind, f"{site} has {number:+} {what}"))
+                reported.append(Complaint(kind, f"{site} has {number:+} {what}"))
     failed = database.value("SELECT sum(ocr_failed) FROM sites")
     if failed != load.failing:
-        told.append(Complaint("different", f"{failed} jobs failed, not {load.failing}"))
-    return told
+        reported.append(Complaint("different", f"{failed} jobs failed, not {load.failing}"))
+    return reported

@@ -123,8 +123,8 @@ class Reader:
         except Exception as error:
             self.complaints.append(Complaint("tracebacks", f"{type(error).__name__}: {error}"))
         if min(self.accepted, self.refused) < number * FAIR_SHARE:
-            told = f"{self.accepted} were read, {self.refused} refused"
-            self.complaints.append(Complaint("too few hits", told))
+            reported = f"{self.accepted} were read, {self.refused} refused"
+            self.complaints.append(Complaint("too few hits", reported))
 
 
 def read_pages(number: int) -> Reader:

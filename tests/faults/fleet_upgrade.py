@@ -2,7 +2,7 @@
 
     python tests/faults/fleet_upgrade.py --tenants 1000 --kills 50
 
-After each kill every tenant is at a revision of the chain, and has exactly the tables of that revision. At last the
+After each kill every tenant is at a revision of the migrations, and has exactly the tables of that revision. At last the
 command runs to its end: every tenant is at the head, but the one that fails.
 """
 

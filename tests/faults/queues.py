@@ -43,7 +43,7 @@ class Cleared:
         stored.put(world.redis)
         return cls(world.redis, world.new_directory() / "cleared.jsonl", stored.contents)
 
-    def look(self) -> Rows:
+    def read(self) -> Rows:
         """Read what is left, then what is there once the file has brought everything back."""
         left = listed(self.redis)
         self._leave_out_half_lines()

@@ -79,12 +79,12 @@ class Rehearsal:
 
     def complaints(self, struck: Struck) -> list[Complaint]:
         """Look for sessions and copies that stayed, and at the clone: it is as its revision leaves it."""
-        told = [] if self._is_left() else [Complaint("different", "somebody is still on a clone")]
+        reported = [] if self._is_left() else [Complaint("different", "somebody is still on a clone")]
         revision = _revision(self.struck)
-        rows, schema = self.world.once(f"stalling at {revision}", lambda: _reference(self.world, revision))
+        rows, schema = self.world.once(f"waiting at {revision}", lambda: _reference(self.world, revision))
         if dump(self.struck) != schema:
-            told.append(Complaint("different", f"the clone is not as {revision} leaves it"))
-        return told + differences(rows, read_rows(self.struck)) + self._copies(struck)
+            reported.append(Complaint("different", f"the clone is not as {revision} leaves it"))
+        return reported + differences(rows, read_rows(self.struck)) + self._copies(struck)
 
     def _copies(self, struck: Struck) -> list[Complaint]:
         """Drop the copies that stayed; whoever was not killed must have said their names (docs/explanation/limits.md)."""
@@ -119,18 +119,18 @@ def read_rows(database: Database) -> Rows:
 
 
 def _at_a1(world: World) -> Database:
-    return world.postgres.copy_of("stalling", lambda each: _upgrade(world, each, "a1"))
+    return world.postgres.copy_of("waiting", lambda each: _upgrade(world, each, "a1"))
 
 
 def _root(world: World) -> Path:
     """Copy the project once: commands are told of their databases."""
-    root: Path = world.once("stalling", lambda: _copied(world))
+    root: Path = world.once("waiting", lambda: _copied(world))
     return root
 
 
 def _copied(world: World) -> Path:
     nowhere = Database(world.postgres.admin)
-    return lay_out("stalling", world.new_directory() / "project", nowhere).root
+    return lay_out("waiting", world.new_directory() / "project", nowhere).root
 
 
 def _upgrade(world: World, database: Database, revision: str) -> None:

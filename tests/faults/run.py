@@ -77,8 +77,8 @@ def strikes(world: World, share: float, *, name: str, fault: str, number: int) -
             where = f"{name}, {fault} at about {fraction:.0%}"
             figures.complaints += [Complaint(kind, f"{where}: {text}") for kind, text in strike.complaints]
     if figures.hit[fault] < wanted * FEWEST_HITS:
-        told = f"{name}, {fault}: {figures.hit[fault]} hits, {wanted} wanted"
-        figures.complaints.append(Complaint("too few hits", told))
+        reported = f"{name}, {fault}: {figures.hit[fault]} hits, {wanted} wanted"
+        figures.complaints.append(Complaint("too few hits", reported))
     return figures
 
 

@@ -106,13 +106,13 @@ def strike(world: World, subject: Subject, fault: str, fraction: float) -> Strik
         hit = FAULTS[fault](world, case, program)
         done = program.finish()
     pace.learn(waited, fraction, hit=hit)
-    printed, told = [done.stdout + done.stderr], []
+    printed, reported = [done.stdout + done.stderr], []
     if done.returncode:
-        told = _finish(case, printed)
-    told += compare(case, reference) + case.complaints(Struck(fault, "\n".join(printed)))
-    told += [Complaint("tracebacks", each[-800:]) for each in printed if "Traceback" in each]
+        reported = _finish(case, printed)
+    reported += compare(case, reference) + case.complaints(Struck(fault, "\n".join(printed)))
+    reported += [Complaint("tracebacks", each[-800:]) for each in printed if "Traceback" in each]
     drop(world, case)
-    return Strike(hit, tuple(told))
+    return Strike(hit, tuple(reported))
 
 
 def strike_until_hit(world: World, subject: Subject, fault: str, fraction: float) -> list[Strike]:
@@ -166,7 +166,7 @@ def _run_alone(world: World, subject: Subject) -> Undisturbed:
         done = program.finish()
     end = time.monotonic()
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    reference = Undisturbed(end - start, end - connected, case.look(), schema_of(case))
+    reference = Undisturbed(end - start, end - connected, case.read(), schema_of(case))
     wrong = differences(case.wanted, reference.rows) + case.complaints(Struck("none", done.stderr))
     assert not wrong, wrong
     drop(world, case)

@@ -9,7 +9,7 @@ from faults.case import Case, Rows, Subject
 from faults.queues import Cleared
 from faults.rehearsal import rehearse
 from faults.world import World
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.contract_project import Contracted
 from support.legacy_database import archived_legacy, everything_legacy, fill_legacy
 from support.miniatures import copy_project
@@ -47,12 +47,12 @@ def own_backfill(world: World) -> Case:
     database = world.postgres.copy_of("orders", lambda each: _fill_orders(root, each))
     argv = ["pipestate", "backfill", "orders/state", "--batch-size", "100"]
 
-    def look() -> Rows:
+    def read() -> Rows:
         """An order stands there as often as it was updated."""
         return {"orders": database.rows("SELECT id FROM orders, generate_series(1, times)")}
 
     wanted = {"orders": [(number,) for number in range(1, 10_001)]}
-    return Case(argv, root, {"DATABASE_URL": database.text}, look, wanted, [database])
+    return Case(argv, root, {"DATABASE_URL": database.text}, read, wanted, [database])
 
 
 def shipped_backfill(world: World) -> Case:
@@ -96,7 +96,7 @@ def queues_clear(world: World) -> Case:
     cleared = Cleared.lay_out(world)
     argv = ["pipestate", "queues", "clear", "--shipped", "--export", str(cleared.file)]
     variables = {"REDIS_URL": world.redis_server.url}
-    return Case(argv, cleared.file.parent, variables, cleared.look, {"restored": cleared.before})
+    return Case(argv, cleared.file.parent, variables, cleared.read, {"restored": cleared.before})
 
 
 SUBJECTS: dict[str, Subject] = {
@@ -118,23 +118,23 @@ def _migration(database: Database, arguments: Sequence[str], wanted: Rows) -> Ca
     """Migrate the old world: its rows are there or archived as before, and each step is recorded once."""
     archived = arguments == ["upgrade", "head"]
 
-    def look() -> Rows:
+    def read() -> Rows:
         rows = archived_legacy(database) if archived else everything_legacy(database)
         return {**rows, "ledger": database.rows(LEDGER)}
 
     variables = {"PIPESTATE_DATABASE_URL": database.text}
-    return Case(["alembic", *arguments], ROOT, variables, look, wanted, [database], schema=database)
+    return Case(["alembic", *arguments], ROOT, variables, read, wanted, [database], schema=database)
 
 
 def _fill_ready(database: Database) -> None:
     fill_legacy(database)
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     make_ready(database)
 
 
 def _fill_contracted(database: Database) -> None:
     _fill_ready(database)
-    Chain(database).upgrade("head")
+    Migrations(database).upgrade("head")
 
 
 def _fill_orders(root: Path, database: Database) -> None:
@@ -162,7 +162,7 @@ def _write_documents(root: Path) -> Path:
 
 
 def _fill_done(world: World, database: Database) -> None:
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     pipeline = Pipeline(database, world.directory, RqBed(world.redis))
     for site in SITES:
         pipeline.put(site, "ocr", ocr_total=1, ocr_completed=1)

@@ -30,7 +30,7 @@ SESSIONS = (
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """Servers that wait for their disk as production's do, so that a commit that was told is kept."""
+    """Servers that wait for their disk as production's do, so that a commit that was confirmed is kept."""
 
     postgres: Postgres
     redis_server: DurableRedis

@@ -29,7 +29,7 @@ def test_a_test_gets_a_copy_of_a_template(postgres: Postgres) -> None:
     postgres.drop(second)
 
 
-def test_an_engine_that_was_asked_for_and_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_was_requested_and_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PIPESTATE_TEST_DATABASE_URL", raising=False)
     monkeypatch.setenv("PIPESTATE_TEST_POSTGRES", "cloud")
     with pytest.raises(ValueError, match="container or embedded"), postgres_server():

@@ -673,7 +673,7 @@ END $pipestate$;
 
 CALL pg_temp.pipestate_end_revision('0001', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pg_temp.pipestate_record('downgrade', '0001', 'The legacy schema: created where absent, adopted where present.', '3238475afab66e7e6d26dbef49b46703c2559758c02cbaec792fb1bf3f67bbef', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pg_temp.pipestate_record('downgrade', '0001', 'The legacy schema: created where absent, adopted where present.', '174ededaa3d747d7bb6d9bb2a0a58ef96950e801ae52e5accf56ae022c8c4c88', '"pipestate_alembic_version"', 'a person', NULL);
 
 DELETE FROM pipestate_alembic_version WHERE pipestate_alembic_version.version_num = '0001';
 

@@ -645,7 +645,7 @@ END $pipestate$;
 
 CALL pg_temp.pipestate_end_revision('0002', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pg_temp.pipestate_record('downgrade', '0002', 'The ledger: what was verified, signed off and observed.', '569842d686bf5c1c1678d5d3124edb0fae49b4f433768d5734d040ed05d7f2d1', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pg_temp.pipestate_record('downgrade', '0002', 'The ledger: what was verified, signed off and observed.', 'f942099e332e5ceced3bc69ed217afab43f485230dd2d719e5ea8836fe42f8a4', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0001' WHERE pipestate_alembic_version.version_num = '0002';
 

@@ -584,7 +584,7 @@ END $pipestate$;
 DO $pipestate$
 DECLARE
   path_before text := pg_catalog.current_setting('search_path');
-  stranger record;
+  other_owner record;
   todo text;
 BEGIN
   PERFORM pg_catalog.set_config('search_path', 'pg_catalog', true);
@@ -593,7 +593,7 @@ BEGIN
       'the role pipestate has "$user" on its search_path, so the schema pipestate would stand before public '
       'for it: connect as another role, or ALTER ROLE pipestate SET search_path = public';
   END IF;
-  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
     FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
     FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
@@ -612,9 +612,9 @@ BEGIN
         CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
                  pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)) AND pg_catalog.pg_has_role(o.owner, 'USAGE'::text)) LIMIT 1;
-  IF stranger.what IS NOT NULL THEN
+  IF other_owner.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner.what, other_owner.owner, other_owner.me);
   END IF;
   IF to_regnamespace('pipestate') IS NULL THEN
     CREATE SCHEMA pipestate;
@@ -909,8 +909,8 @@ BEGIN
       files JSONB NOT NULL,
       clone TEXT NOT NULL,
       rows BIGINT DEFAULT 0 NOT NULL,
-      longest_stall_ms FLOAT,
-      noise_ms FLOAT,
+      longest_wait_ms FLOAT,
+      idle_wait_ms FLOAT,
       bounded BOOLEAN,
       ok BOOLEAN,
       duration_ms FLOAT,
@@ -935,8 +935,8 @@ BEGIN
            ('files', $def$files JSONB$def$),
            ('clone', $def$clone TEXT$def$),
            ('rows', $def$rows BIGINT DEFAULT 0 NOT NULL$def$),
-           ('longest_stall_ms', $def$longest_stall_ms FLOAT$def$),
-           ('noise_ms', $def$noise_ms FLOAT$def$),
+           ('longest_wait_ms', $def$longest_wait_ms FLOAT$def$),
+           ('idle_wait_ms', $def$idle_wait_ms FLOAT$def$),
            ('bounded', $def$bounded BOOLEAN$def$),
            ('ok', $def$ok BOOLEAN$def$),
            ('duration_ms', $def$duration_ms FLOAT$def$),
@@ -1086,7 +1086,7 @@ BEGIN
     WINDOW back AS (PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC)
   ), counted AS (
     SELECT r.runbook, r.phase, r.recorded_at,
-           r.is_open AND r.counts AND r.closed = 0 AS holds,
+           r.is_open AND r.counts AND r.closed = 0 AS in_streak,
            row_number() OVER back AS place,
            count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER back AS records,
            count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER whole AS of_all,
@@ -1098,12 +1098,12 @@ BEGIN
     FROM record r
     WINDOW whole AS (PARTITION BY r.runbook, r.phase),
            back AS (PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC)
-  ), held AS (
+  ), streak AS (
     SELECT c.*,
-           CASE WHEN c.holds
+           CASE WHEN c.in_streak
                 THEN greatest(0, floor(extract(epoch FROM statement_timestamp() - c.recorded_at)))::bigint
-           END AS held_s,
-           max(CASE WHEN c.holds
+           END AS open_s,
+           max(CASE WHEN c.in_streak
                     THEN greatest(0, ceil(extract(epoch FROM c.next_at - c.recorded_at)))::bigint
                END) OVER (PARTITION BY c.runbook, c.phase ORDER BY c.place) AS gap_s,
            CASE WHEN isfinite(c.last_record_at)
@@ -1112,26 +1112,26 @@ BEGIN
            END AS last_s
     FROM counted c
   )
-  SELECT h.runbook,
-         h.phase,
-         h.records,
-         CASE WHEN h.holds THEN h.recorded_at END AS held_since,
-         h.last_record_at,
-         round((h.held_s * 100 / 86400) / 100.0, 2) AS days_held,
-         round(((h.last_s * 100 + 3599) / 3600) / 100.0, 2) AS hours_since_last_record,
-         round(((h.gap_s * 100 + 3599) / 3600) / 100.0, 2) AS longest_gap_hours,
-         h.last_closed_at,
-         h.last_closed_by
-  FROM held h
-  WHERE h.holds OR (h.of_all = 0 AND h.place = 1);
+  SELECT s.runbook,
+         s.phase,
+         s.records,
+         CASE WHEN s.in_streak THEN s.recorded_at END AS open_since,
+         s.last_record_at,
+         round((s.open_s * 100 / 86400) / 100.0, 2) AS days_open,
+         round(((s.last_s * 100 + 3599) / 3600) / 100.0, 2) AS hours_since_last_record,
+         round(((s.gap_s * 100 + 3599) / 3600) / 100.0, 2) AS longest_gap_hours,
+         s.last_closed_at,
+         s.last_closed_by
+  FROM streak s
+  WHERE s.in_streak OR (s.of_all = 0 AND s.place = 1);
   CREATE OR REPLACE VIEW pipestate.soak AS
   SELECT DISTINCT ON (s.runbook, s.phase)
          s.runbook,
          s.phase,
          s.records,
-         s.held_since,
+         s.open_since,
          s.last_record_at,
-         s.days_held,
+         s.days_open,
          s.hours_since_last_record,
          s.longest_gap_hours,
          s.last_closed_at,
@@ -1177,8 +1177,8 @@ BEGIN
   CREATE OR REPLACE VIEW pipestate.rehearsed AS
   SELECT DISTINCT ON (f.revision)
          f.revision,
-         r.longest_stall_ms,
-         r.noise_ms,
+         r.longest_wait_ms,
+         r.idle_wait_ms,
          r.bounded,
          r.ok,
          r.rows,
@@ -1323,7 +1323,7 @@ END $pipestate$;
 
 CALL pg_temp.pipestate_end_revision('0002', 'upgrade', 'refuse', NULL, '', false);
 
-CALL pg_temp.pipestate_record('upgrade', '0002', 'The ledger: what was verified, signed off and observed.', '569842d686bf5c1c1678d5d3124edb0fae49b4f433768d5734d040ed05d7f2d1', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pg_temp.pipestate_record('upgrade', '0002', 'The ledger: what was verified, signed off and observed.', 'f942099e332e5ceced3bc69ed217afab43f485230dd2d719e5ea8836fe42f8a4', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0002' WHERE pipestate_alembic_version.version_num = '0001';
 

@@ -395,7 +395,7 @@ CALL pipestate.finish_index('idx_jobs_created_at', 'jobs', '(created_at)');
 
 CALL pipestate.end_revision('0005', 'upgrade', 'refuse', NULL, '', false);
 
-CALL pipestate.record_revision('upgrade', '0005', 'Expand: results, heartbeats and history of the new queue, and a view of silent workers.', '8742d66c73e57a2b6e3981ba1825ce16d3fcfbae1505b1d506a1966d10b33495', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('upgrade', '0005', 'Expand: results, heartbeats and history of the new queue, and a view of silent workers.', '5cc88ac94204aeb229ef4f4a76bbc2b9368ad1a58ea726fe9f78fd58697b81ad', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0005' WHERE pipestate_alembic_version.version_num = '0004';
 

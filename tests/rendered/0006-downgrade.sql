@@ -174,7 +174,7 @@ CALL pipestate.set_timeout_back();
 
 CALL pipestate.end_revision('0006', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pipestate.record_revision('downgrade', '0006', 'Contract: drop `site_progress`.', 'd56905e4962eea12637845cadab540065ba728ad63c582987b249b3e29cded76', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('downgrade', '0006', 'Contract: drop `site_progress`.', 'db01cb70ee1f14134ba72cc68f868a198ff2b59003c4d688ac8398cadc9b0131', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0005' WHERE pipestate_alembic_version.version_num = '0006';
 

@@ -113,7 +113,7 @@ BEGIN
   END LOOP;
 END $pipestate$;
 
--- The gate sites-consolidation/readiness of revision 0006: runbooks/sites-consolidation.md:767
+-- The gate sites-consolidation/readiness of revision 0006: runbooks/sites-consolidation.md:768
 -- Each check below is evaluated now, read-only. Where one does not hold, the script ends at judge_gate,
 -- and nothing of this revision is done.
 
@@ -129,20 +129,20 @@ CALL pipestate.begin_gate(
   path => pg_catalog.current_schemas(false),
   timeout => '30s',
   may_be_gone => true,
-  sha256 => '32c7061f7d0f159fce12c7fa1cebf833ce7a1ff0a4f51a2550ef9e6f2e57c86b',
-  files => '{"0001": "575c1a1322c8dda8b9825532d0502962", "0002": "d4d756ea5e91d884e8f712b5bea13e5d", "0003": "5521ad0a06d583a23689ce3137ab90f0", "0004": "c69c87298f87106d2ab04d1d2647dfe3", "0005": "3b9bd5f8908cca77e3109dc790125363", "0006": "cd276dcfefae782c874e1087cd4966f8", "0007": "8ce55d4e671f9b45f1206a7d9975b163"}',
+  sha256 => 'a6b6b890f29e726ab523aea193bdfebeb90f619ae0c119c86f2060446b962cee',
+  files => '{"0001": "5182d9e060cf59c7c169932831b75a44", "0002": "0c9bd0270d6ad8eb301772358a151aa2", "0003": "cdb30b29da0e83bdcf2ae73f11a68ecf", "0004": "1ea7f6b035494770202dd69997040247", "0005": "e199289031ee124cb5916ddc93f93783", "0006": "c17ddf09e2e7fbb0f97b62adc47b4e60", "0007": "0d79961ff770c221f121eb6679e75bc5"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0005']::text[]);
 
-CALL pipestate.evaluate_check('0006', 1, 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:790', $check_1$
+CALL pipestate.evaluate_check('0006', 1, 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:791', $check_1$
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND coalesce(text_sha256, '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837') = '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837' AND age_seconds < 86400
 $check_1$);
 
-CALL pipestate.evaluate_check('0006', 2, 'old-columns-unread', 'people >= 1', 'runbooks/sites-consolidation.md:792', $check_2$
+CALL pipestate.evaluate_check('0006', 2, 'old-columns-unread', 'people >= 1', 'runbooks/sites-consolidation.md:793', $check_2$
 SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'old-columns-unread' AND coalesce(text_sha256, '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe') = '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe' AND age_seconds < 1209600
 $check_2$);
 
-CALL pipestate.evaluate_check('0006', 3, 'sites-without-stage', 'rows = 0', 'runbooks/sites-consolidation.md:887', $check_3$
+CALL pipestate.evaluate_check('0006', 3, 'sites-without-stage', 'rows = 0', 'runbooks/sites-consolidation.md:888', $check_3$
 -- The first row stands in for the column of an application that never had it.
 SELECT 'its only state is status' AS fault, lost.*
 FROM (SELECT NULL::text AS status) AS otherwise
@@ -152,7 +152,7 @@ CROSS JOIN LATERAL (
 ORDER BY lost.subdomain
 $check_3$);
 
-CALL pipestate.evaluate_check('0006', 4, 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:908', $check_4$
+CALL pipestate.evaluate_check('0006', 4, 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:909', $check_4$
 SELECT count(*) AS runs, max(found) AS most_found,
        ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
 FROM (SELECT max(r.found) AS found, max(r.finished_at) AS finished_at
@@ -162,7 +162,7 @@ FROM (SELECT max(r.found) AS found, max(r.finished_at) AS finished_at
       ORDER BY finished_at DESC LIMIT 10) AS latest
 $check_4$);
 
-CALL pipestate.evaluate_check('0006', 5, 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:940', $check_5$
+CALL pipestate.evaluate_check('0006', 5, 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:941', $check_5$
 SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
                         AND (recovered > 0 OR finished_at IS NULL)
                         AND started_at > now() - interval '7 days') AS interventions,
@@ -170,7 +170,7 @@ SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
 FROM pipeline_reconciliation
 $check_5$);
 
-CALL pipestate.evaluate_check('0006', 6, 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:963', $check_6$
+CALL pipestate.evaluate_check('0006', 6, 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:964', $check_6$
 SELECT CASE WHEN p.updated_at > now() - interval '24 hours' THEN 'updated within 24 hours'
             ELSE 'begun within 24 hours' END AS fault,
        p.subdomain, p.current_stage, p.updated_at, p.started_at
@@ -179,7 +179,7 @@ WHERE greatest(p.updated_at, p.started_at) > now() - interval '24 hours'
 ORDER BY coalesce(p.updated_at, p.started_at) DESC, p.subdomain
 $check_6$, again => true);
 
-CALL pipestate.evaluate_check('0006', 7, 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:982', $check_7$
+CALL pipestate.evaluate_check('0006', 7, 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:983', $check_7$
 -- The first row stands in for a column that this application never had.
 SELECT 'written within 36 hours' AS fault, late.*
 FROM (SELECT NULL::text AS last_updated, NULL::text AS last_deployed, NULL::text AS last_extracted,
@@ -202,8 +202,8 @@ CROSS JOIN LATERAL (
 ORDER BY late.subdomain
 $check_7$);
 
-CALL pipestate.evaluate_check('0006', 8, 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:1015', $check_8$
-WITH going (what, relation, number, name) AS (
+CALL pipestate.evaluate_check('0006', 8, 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:1016', $check_8$
+WITH dropped (what, relation, number, name) AS (
   SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
   UNION ALL
   SELECT 'sites.' || attname::text, attrelid, attnum::integer, attname::text FROM pg_attribute
@@ -217,7 +217,7 @@ WITH going (what, relation, number, name) AS (
   WHERE p.oid >= 16384 AND n.nspname !~ '^(pg_|pipestate|information_schema$)' -- not the server's
 )
 SELECT 'depends on it' AS fault, g.what, pg_describe_object(d.classid, d.objid, 0) AS dependent
-FROM going g
+FROM dropped g
 JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass::oid AND d.refobjid = g.relation
   AND (g.number = 0 OR d.refobjsubid = g.number)
 JOIN pg_class catalogue ON catalogue.oid = d.classid
@@ -229,11 +229,11 @@ WHERE r.ev_class <> g.relation
                          OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
 UNION
 SELECT 'points at it', g.what, pg_describe_object('pg_constraint'::regclass::oid, c.oid, 0)
-FROM pg_constraint c JOIN going g ON c.confrelid = g.relation
+FROM pg_constraint c JOIN dropped g ON c.confrelid = g.relation
 WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
 UNION
 SELECT 'names it', g.what, pg_describe_object('pg_proc'::regclass::oid, f.oid, 0)
-FROM function f JOIN going g ON g.relation IS NOT NULL AND f.body ~ ('\m' || g.name || '\M')
+FROM function f JOIN dropped g ON g.relation IS NOT NULL AND f.body ~ ('\m' || g.name || '\M')
 WHERE g.number = 0
    OR f.body ~ ('\msites\.' || g.name || '\M')
    OR (f.fires_on_sites AND f.body ~ ('\m(new|old)\.' || g.name || '\M'))
@@ -247,12 +247,12 @@ WHERE g.number = 0
 ORDER BY 2, 3
 $check_8$);
 
-CALL pipestate.evaluate_check('0006', 9, 'soak', 'days_held >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:1095', $check_9$
+CALL pipestate.evaluate_check('0006', 9, 'soak', 'days_open >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:1096', $check_9$
 SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
-ORDER BY longest_gap_hours <= 48 DESC, days_held DESC LIMIT 1
+ORDER BY longest_gap_hours <= 48 DESC, days_open DESC LIMIT 1
 $check_9$);
 
-CALL pipestate.evaluate_check('0006', 10, 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:1163', $check_10$
+CALL pipestate.evaluate_check('0006', 10, 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:1164', $check_10$
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
                       / nullif(CAST(count(*) AS numeric), 0.0), 2), 0.0) AS stuck_pct
@@ -261,7 +261,7 @@ FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS st
       WHERE current_stage::text < 'completed' OR current_stage::text > 'completed') AS in_flight
 $check_10$);
 
-CALL pipestate.evaluate_check('0006', 11, 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:1164', $check_11$
+CALL pipestate.evaluate_check('0006', 11, 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:1165', $check_11$
 WITH stuck AS (
   SELECT count(*) AS sites FROM sites
   WHERE (current_stage::text < 'completed' OR current_stage::text > 'completed')
@@ -277,7 +277,7 @@ SELECT stuck.sites AS stuck, known.sites AS total,
 FROM stuck, known
 $check_11$);
 
-CALL pipestate.evaluate_check('0006', 12, 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:1165', $check_12$
+CALL pipestate.evaluate_check('0006', 12, 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:1166', $check_12$
 SELECT 'not backfilled' AS fault, p.subdomain, p.stage_total, p.stage_completed, p.updated_at
 FROM site_progress p
 JOIN sites s ON s.subdomain::text = p.subdomain::text
@@ -303,7 +303,7 @@ CALL pipestate.pass_gate('0006');
 
 CALL pipestate.gated('0006', 1, 'CALL pipestate.soft_drop_tables(''0006'', ''sites-consolidation/readiness'', ARRAY[''site_progress'']::text[], ARRAY[to_regclass(''site_progress'')]::regclass[], True)');
 
-CALL pipestate.gated('0006', 2, 'CALL pipestate.record_revision(''upgrade'', ''0006'', ''Contract: drop `site_progress`.'', ''d56905e4962eea12637845cadab540065ba728ad63c582987b249b3e29cded76'', ''"pipestate_alembic_version"'', ''a person'', NULL)');
+CALL pipestate.gated('0006', 2, 'CALL pipestate.record_revision(''upgrade'', ''0006'', ''Contract: drop `site_progress`.'', ''db01cb70ee1f14134ba72cc68f868a198ff2b59003c4d688ac8398cadc9b0131'', ''"pipestate_alembic_version"'', ''a person'', NULL)');
 
 CALL pipestate.gated('0006', 3,
   'UPDATE pipestate_alembic_version SET version_num=''0006'' WHERE pipestate_alembic_version.version_num = ''0005'';',

@@ -192,7 +192,7 @@ CALL pipestate.set_timeout_back();
 
 CALL pipestate.end_revision('0007', 'downgrade', 'refuse', NULL, '', true);
 
-CALL pipestate.record_revision('downgrade', '0007', 'Contract: drop the five legacy columns of `sites`.', '03ac97a4cf9ff762ab1c7b742fadb3bbc2dafb3fcb79a1e7956ecfa7c198e746', '"pipestate_alembic_version"', 'a person', NULL);
+CALL pipestate.record_revision('downgrade', '0007', 'Contract: drop the five legacy columns of `sites`.', 'b4a951723cc5996a4e4090eb2d29b19b27a7926ed15405798731b5ca83a41d89', '"pipestate_alembic_version"', 'a person', NULL);
 
 UPDATE pipestate_alembic_version SET version_num='0006' WHERE pipestate_alembic_version.version_num = '0007';
 

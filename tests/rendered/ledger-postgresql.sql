@@ -1,7 +1,7 @@
 DO $pipestate$
 DECLARE
   path_before text := pg_catalog.current_setting('search_path');
-  stranger record;
+  other_owner record;
   todo text;
 BEGIN
   PERFORM pg_catalog.set_config('search_path', 'pg_catalog', true);
@@ -10,7 +10,7 @@ BEGIN
       'the role pipestate has "$user" on its search_path, so the schema pipestate would stand before public '
       'for it: connect as another role, or ALTER ROLE pipestate SET search_path = public';
   END IF;
-  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO stranger
+  SELECT o.what, pg_catalog.pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me INTO other_owner
     FROM (SELECT 'the schema '::text || n.nspname::text AS what, n.nspowner AS owner
     FROM pg_catalog.pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
@@ -29,9 +29,9 @@ BEGIN
         CASE WHEN pg_catalog.current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
       OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relowner = o.owner AND c.oid =
                  pg_catalog.to_regclass(nullif(pg_catalog.current_setting('pipestate.version_table', true), ''))::oid)) AND pg_catalog.pg_has_role(o.owner, 'USAGE'::text)) LIMIT 1;
-  IF stranger.what IS NOT NULL THEN
+  IF other_owner.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', stranger.what, stranger.owner, stranger.me);
+      '%s belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner.what, other_owner.owner, other_owner.me);
   END IF;
   IF to_regnamespace('pipestate') IS NULL THEN
     CREATE SCHEMA pipestate;
@@ -326,8 +326,8 @@ BEGIN
       files JSONB NOT NULL,
       clone TEXT NOT NULL,
       rows BIGINT DEFAULT 0 NOT NULL,
-      longest_stall_ms FLOAT,
-      noise_ms FLOAT,
+      longest_wait_ms FLOAT,
+      idle_wait_ms FLOAT,
       bounded BOOLEAN,
       ok BOOLEAN,
       duration_ms FLOAT,
@@ -352,8 +352,8 @@ BEGIN
            ('files', $def$files JSONB$def$),
            ('clone', $def$clone TEXT$def$),
            ('rows', $def$rows BIGINT DEFAULT 0 NOT NULL$def$),
-           ('longest_stall_ms', $def$longest_stall_ms FLOAT$def$),
-           ('noise_ms', $def$noise_ms FLOAT$def$),
+           ('longest_wait_ms', $def$longest_wait_ms FLOAT$def$),
+           ('idle_wait_ms', $def$idle_wait_ms FLOAT$def$),
            ('bounded', $def$bounded BOOLEAN$def$),
            ('ok', $def$ok BOOLEAN$def$),
            ('duration_ms', $def$duration_ms FLOAT$def$),
@@ -4066,7 +4066,7 @@ $$;
     WINDOW back AS (PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC)
   ), counted AS (
     SELECT r.runbook, r.phase, r.recorded_at,
-           r.is_open AND r.counts AND r.closed = 0 AS holds,
+           r.is_open AND r.counts AND r.closed = 0 AS in_streak,
            row_number() OVER back AS place,
            count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER back AS records,
            count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER whole AS of_all,
@@ -4078,12 +4078,12 @@ $$;
     FROM record r
     WINDOW whole AS (PARTITION BY r.runbook, r.phase),
            back AS (PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC)
-  ), held AS (
+  ), streak AS (
     SELECT c.*,
-           CASE WHEN c.holds
+           CASE WHEN c.in_streak
                 THEN greatest(0, floor(extract(epoch FROM statement_timestamp() - c.recorded_at)))::bigint
-           END AS held_s,
-           max(CASE WHEN c.holds
+           END AS open_s,
+           max(CASE WHEN c.in_streak
                     THEN greatest(0, ceil(extract(epoch FROM c.next_at - c.recorded_at)))::bigint
                END) OVER (PARTITION BY c.runbook, c.phase ORDER BY c.place) AS gap_s,
            CASE WHEN isfinite(c.last_record_at)
@@ -4092,26 +4092,26 @@ $$;
            END AS last_s
     FROM counted c
   )
-  SELECT h.runbook,
-         h.phase,
-         h.records,
-         CASE WHEN h.holds THEN h.recorded_at END AS held_since,
-         h.last_record_at,
-         round((h.held_s * 100 / 86400) / 100.0, 2) AS days_held,
-         round(((h.last_s * 100 + 3599) / 3600) / 100.0, 2) AS hours_since_last_record,
-         round(((h.gap_s * 100 + 3599) / 3600) / 100.0, 2) AS longest_gap_hours,
-         h.last_closed_at,
-         h.last_closed_by
-  FROM held h
-  WHERE h.holds OR (h.of_all = 0 AND h.place = 1);
+  SELECT s.runbook,
+         s.phase,
+         s.records,
+         CASE WHEN s.in_streak THEN s.recorded_at END AS open_since,
+         s.last_record_at,
+         round((s.open_s * 100 / 86400) / 100.0, 2) AS days_open,
+         round(((s.last_s * 100 + 3599) / 3600) / 100.0, 2) AS hours_since_last_record,
+         round(((s.gap_s * 100 + 3599) / 3600) / 100.0, 2) AS longest_gap_hours,
+         s.last_closed_at,
+         s.last_closed_by
+  FROM streak s
+  WHERE s.in_streak OR (s.of_all = 0 AND s.place = 1);
   CREATE OR REPLACE VIEW pipestate.soak AS
   SELECT DISTINCT ON (s.runbook, s.phase)
          s.runbook,
          s.phase,
          s.records,
-         s.held_since,
+         s.open_since,
          s.last_record_at,
-         s.days_held,
+         s.days_open,
          s.hours_since_last_record,
          s.longest_gap_hours,
          s.last_closed_at,
@@ -4157,8 +4157,8 @@ $$;
   CREATE OR REPLACE VIEW pipestate.rehearsed AS
   SELECT DISTINCT ON (f.revision)
          f.revision,
-         r.longest_stall_ms,
-         r.noise_ms,
+         r.longest_wait_ms,
+         r.idle_wait_ms,
          r.bounded,
          r.ok,
          r.rows,

@@ -33,8 +33,8 @@ def script_for(url: str, direction: str, revisions: str, *x: str) -> str:
 
 
 @dataclass(frozen=True)
-class Chain:
-    """The shipped chain on one database."""
+class Migrations:
+    """The shipped migrations on one database."""
 
     database: Database
 

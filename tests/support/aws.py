@@ -26,7 +26,7 @@ class Aws:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a command needs to ask this server instead of Amazon."""
+        """What a command needs to reach this server instead of Amazon."""
         return {**CREDENTIALS, "AWS_ENDPOINT_URL": self.url, "AWS_DEFAULT_REGION": REGION}
 
     def client(self, service: str) -> Any:

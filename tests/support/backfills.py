@@ -77,11 +77,11 @@ class Orders:
 
 def at(number: int, act: Callable[[], object]) -> Callable[[int, int], None]:
     """A progress callback that does something behind that batch."""
-    told: list[int] = []
+    reported: list[int] = []
 
     def tell(done: int, _total: int) -> None:
-        told.append(done)
-        if len(told) == number:
+        reported.append(done)
+        if len(reported) == number:
             act()
 
     return tell

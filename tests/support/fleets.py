@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipestate.fleet.ask import Answer, make_request
+from pipestate.fleet.evaluate import Answer, make_request
 from pipestate.fleet.list import find_tenants, parse_list
-from pipestate.fleet.run import Fleet, ask_fleet
+from pipestate.fleet.run import Fleet, evaluate_fleet
 from pipestate.fleet.upgrade import FleetUpgrade, parse_waves, upgrade_fleet
 from pipestate.fleet.worker import Workers
 from pipestate.project.find import Named, Project, find_project
@@ -52,16 +52,16 @@ def project_in(root: Path) -> Project:
     return find_project(Named(config=root / "alembic.ini"))
 
 
-def asked(
+def evaluate_list(
     project: Project, lines: Sequence[str], *, jobs: int = 3, phase: str | None = None, **options: object
 ) -> tuple[Fleet, dict[str, Answer]]:
-    """Ask the databases of that list; return what became of all, and each one's answer by name."""
+    """Evaluate the databases of that list; return what became of all, and each one's answer by name."""
     books = every_runbook(project.runbooks)
     settings = {"timeout_s": 10.0, "compare": True, **options}
     question = make_request(project, books, [phase] if phase else [], **settings)  # type: ignore[arg-type]
     answers: list[Answer] = []
     tenants = find_tenants(list(parse_list("\n".join(lines), "list")), 10.0, jobs)
-    fleet = ask_fleet(question, tenants, jobs, answers.append)
+    fleet = evaluate_fleet(question, tenants, jobs, answers.append)
     return fleet, {answer.name: answer for answer in answers}
 
 
@@ -79,7 +79,7 @@ def upgraded(
     """Upgrade the databases of that list; return what became of all, and each one's answer by name."""
     books = every_runbook(project.runbooks)
     question = make_request(project, books, [phase] if phase else [], timeout_s=10.0)
-    wanted = find_targets(question.locate.chain, target)
+    wanted = find_targets(question.locate.migrations, target)
     how = FleetUpgrade(question, wanted, parse_waves(waves), required=phase is not None, **options)  # type: ignore[arg-type]
     answers: list[Answer] = []
     tenants = find_tenants(list(parse_list("\n".join(lines), "list")), 10.0, jobs)

@@ -3,7 +3,7 @@
 import json
 
 from pipestate.project.file_hashes import hash_files
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.legacy_database import fill_legacy
 from support.servers import Database
 from support.sql_times import run_timed
@@ -20,19 +20,19 @@ SIGN_OFFS = (
 
 
 def build_healthy(database: Database, revision: str = "0005") -> None:
-    """The old world, migrated up to that revision (0005 or later), with a past that opens every gate."""
+    """The old world, migrated up to that revision (0005 or later), with a history that opens every gate."""
     fill_legacy(database)
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     run_timed(database, *HISTORY)
     refresh(database)
     if revision != "0005":
-        Chain(database).upgrade(revision)
+        Migrations(database).upgrade(revision)
 
 
 def build_rolled_back(database: Database) -> None:
     """The same, contracted and taken back to 0005."""
     build_healthy(database, "0007")
-    Chain(database).downgrade("0005")
+    Migrations(database).downgrade("0005")
 
 
 def refresh(database: Database) -> None:
@@ -68,12 +68,12 @@ def attestation(phase: str, name: str) -> str:
     )
 
 
-def rehearsal(*revisions: str, sites: int = 150, stall_ms: float = 500, when: str = "29 days ago") -> str:
+def rehearsal(*revisions: str, sites: int = 150, wait_ms: float = 500, when: str = "29 days ago") -> str:
     """A rehearsal of these revisions as they are now, on a clone with so many sites."""
     files = hash_files({revision: FILES[revision] for revision in revisions})
     return (
-        "INSERT INTO pipestate.rehearsal (actor, clone, files, tables, rows, longest_stall_ms, bounded, ok, rehearsed_at) "
-        f"""VALUES ('ops', 'clone', '{json.dumps(files)}', '{{"sites": {sites}}}', {sites}, {stall_ms}, true, true, <{when}>)"""
+        "INSERT INTO pipestate.rehearsal (actor, clone, files, tables, rows, longest_wait_ms, bounded, ok, rehearsed_at) "
+        f"""VALUES ('ops', 'clone', '{json.dumps(files)}', '{{"sites": {sites}}}', {sites}, {wait_ms}, true, true, <{when}>)"""
     )
 
 

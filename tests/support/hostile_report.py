@@ -38,10 +38,10 @@ def hostile_page() -> str:
     literal = "'" + HOSTILE.replace("'", "''") + "'"
     return page(
         "### <script>alert(3)</script>\n\n![x](https://evil.example/x.png)\n\n<img src=x onerror=alert(5)>\n",
-        block(f"SELECT {literal} AS culprit", check="rows", require="rows = 0"),
+        block(f"SELECT {literal} AS offending", check="rows", require="rows = 0"),
         block(f"SELECT count(*) AS n FROM nowhere -- {HOSTILE[:30]}", check="broken", require="n = 0"),
         block("SELECT 3 AS n", check="number", require="n < 2"),
-        shown(f"SELECT {literal} AS culprit, 1 AS n"),
+        shown(f"SELECT {literal} AS offending, 1 AS n"),
         "- [ ] `word` (24h): <b onclick=alert(4)>signed</b> `<i>` [x](javascript:alert(6))\n",
     )
 
@@ -57,7 +57,7 @@ def write_long(database: Database, directory: Path) -> Runbook:
     text = page(
         f"{UNBROKEN} and `{UNDERSCORES}`\n",
         block(f"SELECT 3 AS {UNDERSCORES[:60]}", check=HYPHENS, require=f"{UNDERSCORES[:60]} < 2"),
-        block(f"SELECT '{UNBROKEN}' AS culprit, '{HYPHENS}' AS place", check="rows", require="rows = 0"),
+        block(f"SELECT '{UNBROKEN}' AS offending, '{HYPHENS}' AS place", check="rows", require="rows = 0"),
         shown(
             f"SELECT '{UNBROKEN}' AS name, '{UNDERSCORES}' AS {UNDERSCORES[:40]}, 1 AS n",
             view=f"view-{HYPHENS}",

@@ -1,6 +1,6 @@
-"""The old world: what an application looks like before the chain has ever run on it."""
+"""The old world: what an application looks like before the migrations have ever run on it."""
 
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.servers import Database
 
 STATUSES = ("needs_ocr", "needs_extraction", "needs_deploy", "deployed", "no_documents", None)
@@ -36,7 +36,7 @@ def fill_legacy(database: Database, *, sites: int = 300) -> None:
 def fill_legacy_at(database: Database, revision: str) -> None:
     """Fill the old world, and migrate it to a revision of the expansion."""
     fill_legacy(database)
-    Chain(database).upgrade(revision)
+    Migrations(database).upgrade(revision)
 
 
 def site_statement(number: int) -> str:

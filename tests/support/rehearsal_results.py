@@ -11,7 +11,7 @@ def made_statement(sql: str) -> Statement:
 
 
 def made_table(sql: str = "SELECT 1", **overrides: Any) -> TableImpact:
-    """A table that was locked for two seconds, behind a bounded wait."""
+    """A table that was locked for two seconds, by a request that gives up."""
     statement = made_statement(sql)
     values: dict[str, Any] = {
         "revision": "b2",
@@ -22,7 +22,7 @@ def made_table(sql: str = "SELECT 1", **overrides: Any) -> TableImpact:
         "rewritten": False,
         "taken_by": statement,
         "spent_by": statement,
-        "unbounded": False,
+        "never_gives_up": False,
         "lock_timeout_ms": 200.0,
         "held_ms": 2000.0,
         "writer_ms": 2000.0,

@@ -3,15 +3,15 @@
 from pathlib import Path
 
 from pipestate.project.find import Named, find_project
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.project.version_table import locator
 from pipestate.rehearse.clone import Job
 from support.servers import Database
 
 
 def job_for(directory: Path, clone: Database, production: Database | None = None) -> Job:
-    """What `pipestate rehearse --on` would be asked in that directory."""
+    """What `pipestate rehearse --on` would do in that directory."""
     project = find_project(Named(config=directory / "alembic.ini"))
-    chain = read_chain(project)
+    migrations = read_migrations(project)
     known = production.url if production is not None else None
-    return Job(clone.url, known, project, chain, locator(project, chain, None))
+    return Job(clone.url, known, project, migrations, locator(project, migrations, None))

@@ -9,7 +9,7 @@ from sqlalchemy import insert
 
 from pipestate.ledger.tables import Ledger, ledger_on
 from pipestate.project.find import Named, find_project
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.project.version_table import locator
 from pipestate.report.series import Limits, limits, satisfied
 from pipestate.runbook.lint import load
@@ -33,25 +33,25 @@ REHEARSED = {
     "files": {"0006": "", "0007": ""},
     "clone": "postgresql://rehearsal/civic",
     "rows": 105_300,
-    "longest_stall_ms": 41.0,
-    "noise_ms": 3.0,
+    "longest_wait_ms": 41.0,
+    "idle_wait_ms": 3.0,
     "bounded": True,
     "ok": True,
 }
 
 
 def build(database: Database) -> None:
-    """The healthy database of `healthy.py`, with a past that is on record day by day."""
+    """The healthy database of `healthy.py`, with a history that is on record day by day."""
     build_healthy(database)
     with database.reader() as connection:
-        position = locator(PROJECT, read_chain(PROJECT), None)(connection)
+        position = locator(PROJECT, read_migrations(PROJECT), None)(connection)
     report = run(database, load(RUNBOOK), revisions=position)
     database.run(*(f"DELETE FROM pipestate.{table}" for table in ("run", "observation", "attestation")))
     fill(database, report)
 
 
 def fill(database: Database, report: Report) -> None:
-    """Write the past into the ledger, as `verify --record` and `observe` would have."""
+    """Write the history into the ledger, as `verify --record` and `observe` would have."""
     ledger = ledger_on(database.url.get_backend_name())
     with database.begin() as connection:
         now = read_clock(connection)
@@ -98,10 +98,10 @@ def result(verdict: Verdict, ago: int) -> dict[str, Any]:
     """The verdict of today, with numbers as they were so many days ago."""
     seen: dict[str, Any] = {**verdict.observed, **past_numbers(verdict, ago)}
     numbers = limits(verdict.require)
-    held = all(satisfied(those, seen.get(column)) for column, those in numbers.items())
+    passed = all(satisfied(those, seen.get(column)) for column, those in numbers.items())
     return {
         "check_id": verdict.check_id,
-        "outcome": "passed" if held else "failed",
+        "outcome": "passed" if passed else "failed",
         "level": str(verdict.level),
         "required": verdict.require,
         "observed": seen,
@@ -126,7 +126,7 @@ def past_numbers(verdict: Verdict, ago: int) -> Mapping[str, float]:
         "health-score": {"health_score": round(97.8 + wave / 2 - 12 * math.exp((ago - DAYS) / 3), 1)},
         "deferred-coordinators": {"deferred_coordinators": deferred(ago)},
         "failed-ocr-jobs": {"failed_ocr_jobs": float(max(0, 2695 - 430 * (DAYS - ago)))},
-        "soak": {"days_held": held(ago)},
+        "soak": {"days_open": days_open(ago)},
     }
     found = numbers.get(verdict.check_id, {})
     if ago == RELAPSE and verdict.check_id == "stuck-sites":
@@ -140,7 +140,7 @@ def deferred(ago: float) -> float:
     return float(max(0, round(82 - 11 * (DAYS - ago)), again))
 
 
-def held(ago: int) -> float:
+def days_open(ago: int) -> float:
     """The days without a gap and without a relapse."""
     begins = [each for each in (CLEAN, SILENT[0] - 1, RELAPSE - 1) if each >= ago]
     return float(begins[-1] - ago) if begins else 0.0

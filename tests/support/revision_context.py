@@ -1,4 +1,4 @@
-"""A revision without a chain: what its helpers see, online and in a script."""
+"""A revision without others: what its helpers see, online and in a script."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

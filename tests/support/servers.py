@@ -2,7 +2,7 @@
 
 PostgreSQL comes from PIPESTATE_TEST_DATABASE_URL; else from a container where a Docker engine
 answers; else from a wheel. PIPESTATE_TEST_POSTGRES=container|embedded forces one. A server that was
-asked for and does not come up is an error, never a skip.
+requested and does not come up is an error, never a skip.
 """
 
 import os
@@ -193,7 +193,7 @@ class Borrowed(Database):
     @contextmanager
     def reader(self) -> Iterator[Connection]:
         """Look as a gate does under its lock, inside of the transaction."""
-        with engine_of(self.connection).look(self.connection):
+        with engine_of(self.connection).read_only_session(self.connection):
             yield self.connection
 
 

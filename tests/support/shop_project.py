@@ -1,6 +1,6 @@
 """The project `tests/projects/shop`, with one contract, under the env.py files of `shop_environments`.
 
-Its gate asks for an approval. Nobody has given one when a shop is opened.
+Its gate requires an approval. Nobody has given one when a shop is opened.
 """
 
 import io

@@ -4,14 +4,14 @@ import time
 
 from sqlalchemy import Connection
 
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.servers import Database
 
 SITE = "a.gov"
 
 
 def fill_sites(database: Database) -> None:
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     database.run(f"INSERT INTO sites (subdomain) VALUES ('{SITE}'), ('b.gov')")
 
 

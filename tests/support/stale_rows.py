@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.programs import run_program
 from support.servers import Database
 
@@ -68,8 +68,8 @@ class Stuck:
 
 
 def fill_expanded(database: Database) -> None:
-    """The chain at 0005; `stage_total` may be NULL, as an application's own table may have it."""
-    Chain(database).upgrade("0005")
+    """The migrations at 0005; `stage_total` may be NULL, as an application's own table may have it."""
+    Migrations(database).upgrade("0005")
     if database.is_sqlite:
         database.run(
             "DROP TABLE site_progress",

@@ -89,5 +89,5 @@ def _literal(value: object) -> str:
     return f"'{value}'" if isinstance(value, str) else str(value)
 
 
-def told(results: list[Result[Recovery]]) -> list[tuple[str, str, str]]:
+def reported(results: list[Result[Recovery]]) -> list[tuple[str, str, str]]:
     return [(done.subject.site.subdomain, str(done.outcome), str(done.subject.action)) for done in results]

@@ -15,7 +15,7 @@ SSL_REQUEST = (80877103).to_bytes(4, "big")
 
 @contextmanager
 def tls_front(url: URL) -> Iterator[URL]:
-    """Yield the same database behind TLS, on a port of localhost; who does not ask for TLS is sent away."""
+    """Yield the same database behind TLS, on a port of localhost; who does not speak TLS is sent away."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(CERTIFICATE, CERTIFICATE.with_suffix(".key"))
 

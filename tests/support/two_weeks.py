@@ -27,7 +27,7 @@ WEEKS = (
     *(recorded(f"{days} days ago", "open") for days in (11, 10, 9)),
     *(recorded(f"{days} days ago", "open") for days in (5, 4, 3, 2, 1)),
     recorded("6 days ago", "closed", phase="readiness"),
-    failure("soak", "days_held is 5.00, required >= 7"),
+    failure("soak", "days_open is 5.00, required >= 7"),
     failure("stuck-sites", "stuck_pct is 3.3, required < 1.0"),
     word("backfill", "code-deployed", "dba@example.com", "12.5 days ago"),
     word("readiness", "backup-taken", "dba@example.com", "30.5 hours ago"),
@@ -37,7 +37,7 @@ WEEKS = (
     "INSERT INTO pipestate.run (recorded_at, actor, event, runbook, phase, gate, revision, reason) VALUES "
     "(<13 days ago>, 'ops', 'force', 'sites-consolidation', 'readiness', 'closed', '0006', 'incident 42')",
     failure("soak", "no row"),
-    "INSERT INTO pipestate.rehearsal (rehearsed_at, actor, files, clone, rows, longest_stall_ms, noise_ms, bounded, ok) "
+    "INSERT INTO pipestate.rehearsal (rehearsed_at, actor, files, clone, rows, longest_wait_ms, idle_wait_ms, bounded, ok) "
     "VALUES (<2.5 days ago>, 'ops', '{\"0006\": \"x\"}', 'postgresql://clone/civic', 100, 12.5, 3.0, true, true)",
     "INSERT INTO pipestate.backfill_progress (runbook, name, table_name, key_column, sql_sha256, actor, rows_seen, "
     "rows_expected, rows_updated, updated_at) VALUES "

@@ -8,10 +8,10 @@ from pipestate.verify.checks import SelectedCheck
 from pipestate.verify.report import Outcome, Verdict
 from pipestate.verify.run import DEFAULT_TIMEOUT_S, run_check
 from pipestate.verify.session_safety import set_file_hashes
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.servers import Database
 
-# The revisions of the shipped chain: what was rehearsed are exactly these.
+# The revisions of the shipped migrations: what was rehearsed are exactly these.
 FILES = {path.name.partition("_")[0]: path for path in (ROOT / "alembic" / "versions").glob("0*.py")}
 
 
@@ -22,8 +22,8 @@ def shipped(name: str) -> Runbook:
 
 def verdicts(database: Database, runbook: Runbook, phase: str | None = None) -> dict[str, Verdict]:
     """Every check that applies at the database's revision, sign-offs left out; `phase/id` to verdict."""
-    revision = Chain(database).revision()
-    asked = [
+    revision = Migrations(database).revision()
+    selected = [
         SelectedCheck(runbook, section, check, None)
         for section in runbook.phases
         if phase in (None, section.name) and applies(section, revision)
@@ -31,8 +31,8 @@ def verdicts(database: Database, runbook: Runbook, phase: str | None = None) -> 
         if isinstance(check, Check) and applies(check, revision)
     ]
     with database.reader() as connection:
-        set_file_hashes(connection, [each.check for each in asked], FILES)
-        return {address(each): run_check(connection, each, DEFAULT_TIMEOUT_S) for each in asked}
+        set_file_hashes(connection, [each.check for each in selected], FILES)
+        return {address(each): run_check(connection, each, DEFAULT_TIMEOUT_S) for each in selected}
 
 
 def verdict(database: Database, runbook: Runbook, check: str) -> Verdict:
@@ -81,12 +81,12 @@ def views(database: Database, runbook: Runbook) -> dict[str, list[tuple[object, 
     }
 
 
-def address(asked: SelectedCheck) -> str:
-    return f"{asked.phase.name}/{asked.check.id}"
+def address(selected: SelectedCheck) -> str:
+    return f"{selected.phase.name}/{selected.check.id}"
 
 
 def applies(scope: Phase | Check | SignOff | View, revision: str | None) -> bool:
-    """The chain is linear and its ids are in order."""
+    """The migrations are linear and their ids are in order."""
     return (scope.from_ or "") <= (revision or "") and (scope.until is None or (revision or "") < scope.until)
 
 

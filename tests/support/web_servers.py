@@ -1,4 +1,4 @@
-"""A web server on this machine, in a thread: it keeps what it was asked, and answers as a test wants."""
+"""A web server on this machine, in a thread: it keeps what it received, and answers as a test wants."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -29,11 +29,11 @@ class Reply:
 
 @dataclass
 class WebServer:
-    """`replies` says what to answer; `asked` is what came."""
+    """`replies` says what to answer; `received` is what came."""
 
     url: str
     replies: Callable[[SelectedCheck], Reply]
-    asked: list[SelectedCheck] = field(default_factory=list)
+    received: list[SelectedCheck] = field(default_factory=list)
     over: Event = field(default_factory=Event)
 
     def never(self, _: SelectedCheck) -> Reply:
@@ -53,9 +53,9 @@ def serving(replies: Callable[[SelectedCheck], Reply] = lambda _: Reply()) -> It
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            asked = SelectedCheck(self.command, self.path, dict(self.headers), body)
-            here.asked.append(asked)
-            reply = here.replies(asked)
+            received = SelectedCheck(self.command, self.path, dict(self.headers), body)
+            here.received.append(received)
+            reply = here.replies(received)
             try:
                 self.send_response(reply.status)
                 for name, value in {**reply.headers, "Content-Length": str(len(reply.body))}.items():
@@ -63,7 +63,7 @@ def serving(replies: Callable[[SelectedCheck], Reply] = lambda _: Reply()) -> It
                 self.end_headers()
                 self.wfile.write(reply.body)
             except BrokenPipeError:
-                pass  # who asked did not wait
+                pass  # the client did not wait
 
         do_GET = do_POST = answer  # noqa: N815
 

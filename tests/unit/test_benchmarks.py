@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import _scale_page
-from writer_stall import Arm, goals, quietest
+from writer_wait import Arm, goals, quietest
 
 ROWS = [10_000, 100_000, 1_000_000, 10_000_000]
 ARM = Arm("an arm", seconds=10.0, writes=1000, p99=0.001, longest=0.01, at=1.0, locked=0.0, log_bytes=0)
@@ -46,7 +46,7 @@ def test_the_way_back_is_set_beside_the_source_apart() -> None:
     assert [up.value, back.value] == pytest.approx([0.01, 0.03])
 
 
-def test_a_stall_is_that_of_the_quietest_round_and_a_lock_the_longest_of_all() -> None:
+def test_a_wait_is_that_of_the_quietest_round_and_a_lock_the_longest_of_all() -> None:
     rounds = [
         {"up": replace(ARM, longest=0.03, locked=0.1)},
         {"up": replace(ARM, longest=0.02, locked=0.05)},

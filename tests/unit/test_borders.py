@@ -58,7 +58,7 @@ def called(path: Path) -> str:
 
 @cache
 def imports(path: Path) -> set[str]:
-    """List what a file imports; read once for all that is asked of it."""
+    """List what a file imports; read once for all tests."""
     package = ("pipestate", *path.relative_to(PACKAGE).parts[:-1]) if path.is_relative_to(PACKAGE) else ()
     return imported(path.read_text(encoding="utf-8"), ".".join(package))
 
@@ -273,11 +273,11 @@ def names_engine(operand: ast.expr, constants: set[str]) -> bool:
 def test_a_comparison_is_seen_however_it_is_written(source: str) -> None:
     assert compares_engines(ast.parse(source), {"SQLITE"})
     assert not compares_engines(
-        ast.parse('CLOCK["sqlite"]; CLOCK[name]; name in CLOCK; ask("sqlite")'), set()
+        ast.parse('CLOCK["sqlite"]; CLOCK[name]; name in CLOCK; call("sqlite")'), set()
     )
 
 
-def test_no_branch_asks_for_the_name_of_an_engine() -> None:
+def test_no_branch_needs_the_name_of_an_engine() -> None:
     """What an engine does differently is registered under its name, and chosen once."""
     sources = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
     constants = named_constants(sources)
@@ -292,7 +292,7 @@ ENGINES = [path for path in FILES if PROTOCOL.search(path.read_text(encoding="ut
 
 
 def wanted(path: Path) -> tuple[set[str], set[str]]:
-    """Read the functions, and the facts, that a protocol asks of each engine."""
+    """Read the functions, and the facts, that a protocol requires of each engine."""
     (protocol,) = (
         node
         for node in ast.parse(path.read_text()).body
@@ -325,7 +325,7 @@ def test_a_package_has_one_protocol_for_its_engines() -> None:
 # --- What others may import -------------------------------------------------------------------------
 
 
-def test_every_setting_of_a_look_is_documented() -> None:
+def test_every_setting_of_a_read_only_session_is_documented() -> None:
     page = find_page("postgresql.md").read_text(encoding="utf-8").partition("Whatever reads")[2]
     rows = re.findall(r"^\| (`.*?) \|", page.partition("\n## ")[0], re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
@@ -336,7 +336,7 @@ def test_every_setting_of_a_look_is_documented() -> None:
 
 
 def test_no_two_classes_share_a_name() -> None:
-    """One name for one idea: a reader who sees an `Outcome` must not ask whose."""
+    """One name for one idea: a reader who sees an `Outcome` must not wonder whose."""
     places: dict[str, set[str]] = {}
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

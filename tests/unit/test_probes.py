@@ -21,7 +21,7 @@ def project(directory: Path, *lines: str) -> Project:
     return find_project(Named(config=path))
 
 
-def test_an_ini_that_names_none_asks_none(tmp_path: Path) -> None:
+def test_an_ini_that_names_none_reads_none(tmp_path: Path) -> None:
     assert run_probes(project(tmp_path)) == []
 
 

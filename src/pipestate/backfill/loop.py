@@ -97,7 +97,7 @@ def fixed_or_adapted(size: int | None, *, largest: int = LARGEST) -> Pace:
 
 
 class BatchLoop(ABC, Generic[Done]):
-    """Batches on an autocommit connection, and bounded waits that report their reason."""
+    """Batches on an autocommit connection, and waits that give up and report their reason."""
 
     max_lag_s: float | None = None
 

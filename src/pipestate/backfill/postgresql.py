@@ -39,7 +39,7 @@ TYPES = (
     *("int2", "int4", "int8", "numeric", "uuid", "text", "varchar", "bpchar"),
     *("date", "timestamp", "timestamptz"),
 )
-LOOK = text(named_query("backfill", "key"))
+KEY = text(named_query("backfill", "key"))
 WAITED_FOR = named_query("backfill", "waited_for")
 LAG = named_query("backfill", "lag")
 WRAPAROUND = named_query("backfill", "wraparound_vacuum")
@@ -92,7 +92,7 @@ def turn(connection: Connection, address: str) -> Iterator[None]:
 def find_key(connection: Connection, backfill: Backfill) -> Key:
     """Find the table and its key; refuse a key without an index, because each batch would scan the table."""
     table, column = backfill.table, names(backfill.key)[0]
-    found = connection.execute(LOOK, {"table": table, "column": column}).first()
+    found = connection.execute(KEY, {"table": table, "column": column}).first()
     if found is None or found.kind not in ("r", "p"):
         said = f"there is no table {table}" if found is None else f"{table} is no table"
         raise ConfigError(f"{backfill.block}: {said} in this database: migrate first, or correct `-- table:`")

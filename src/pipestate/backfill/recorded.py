@@ -31,7 +31,7 @@ from pipestate.core.progress import Progress as Tell
 from pipestate.core.progress import no_progress
 from pipestate.core.text import many
 from pipestate.database.connections import choose
-from pipestate.database.interrupt import telling
+from pipestate.database.interrupt import explain_interrupt
 from pipestate.ledger import backfills as ledger
 from pipestate.ledger.backfills import Orders, Progress
 from pipestate.ledger.record import who
@@ -77,7 +77,7 @@ def run(connection: Connection, found: Found, how: How, *, revision: str | None 
         key = forecast.find_key(connection, found.backfill)
     with engine.turn(connection, found.address):
         one = RecordedRun(connection, found, key, how, revision)
-        with telling(one.told):
+        with explain_interrupt(one.summary):
             return one.to_its_end()
 
 
@@ -138,7 +138,7 @@ class RecordedRun(BatchLoop[tuple[Progress, Range]]):
             resumed,
         )
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Summarize the work done, for the message after an interrupt."""
         done = f"{many(self.updated, 'row')} of {self.key.table} updated in {many(self.batches, 'batch', 'batches')}"
         at = f", up to {self.key.column} {self.progress.last_key}" if self.progress.last_key else ""

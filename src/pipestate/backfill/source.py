@@ -124,7 +124,7 @@ def find_backfill(name: str, runbooks: Sequence[Runbook], dialect: str) -> Found
     known = every_backfill(runbooks)
     named = [address for address in known if f"/{address}".endswith(f"/{name}")]
     if not named:
-        raise ConfigError(f"no runbook has a backfill {name}; {told(known)}")
+        raise ConfigError(f"no runbook has a backfill {name}; {list_known(known)}")
     if len(named) > 1:
         raise ConfigError(f"backfill {name} is in {len(named)} runbooks: name one of {', '.join(named)}")
     for runbook in runbooks:
@@ -138,10 +138,10 @@ def find_backfill(name: str, runbooks: Sequence[Runbook], dialect: str) -> Found
     )
 
 
-def told(known: Sequence[str]) -> str:
+def list_known(known: Sequence[str]) -> str:
     """List the known backfills.
 
-    >>> told(["orders/state"])
+    >>> list_known(["orders/state"])
     'there is orders/state'
     """
     if not known:
@@ -153,12 +153,12 @@ def require_phase(connection: Connection, found: Found, position: Position) -> N
     """Refuse a backfill if its phase does not apply at the database's revision, or its contract has ended it."""
     phase, at = found.phase, position.current or "base"
     place = position.place(phase.from_, phase.until)
-    if place is Place.AHEAD:
+    if place is Place.NOT_STARTED:
         raise ConfigError(
             f"{found.address} belongs to phase {phase.name}, which applies from revision {phase.from_} on, and the "
             f"database is at {at}: upgrade first"
         )
-    if place is Place.PAST:
+    if place is Place.FINISHED:
         raise ConfigError(
             f"{found.address} belongs to phase {phase.name}, which ended with revision {phase.until}, and the "
             f"database is at {at}: there is nothing to fill any more"

@@ -14,7 +14,7 @@ import typer
 
 from pipestate.cli.options import AsJson, Target, complete_backfill, project_options, with_options
 from pipestate.cli.output import print_answer, progress, say
-from pipestate.core.errors import ConfigError, OtherChain, PipestateError
+from pipestate.core.errors import ConfigError, OtherMigrations, PipestateError
 from pipestate.core.text import many
 from pipestate.project.find import Calls
 
@@ -34,27 +34,29 @@ BatchSize = Annotated[
 
 def with_default_backfill(own: Callable[..., Any]) -> Callable[..., Any]:
     """Give the command the options of the default backfill, if a package offers one that loads."""
-    bare = _offered(own.__name__)
-    if bare is None:
+    default = _offered(own.__name__)
+    if default is None:
         return own
-    ours, theirs = (inspect.signature(each).parameters for each in (own, bare))
+    ours, theirs = (inspect.signature(each).parameters for each in (own, default))
     added = {name: parameter for name, parameter in theirs.items() if name not in ours}
 
     def command(context: typer.Context, **given: Any) -> Any:
         if given["name"] is not None:
             for option in _on_command_line(context, added):
-                raise ConfigError(f"{option} goes with the bare form, without {given['name']}: take it out")
+                raise ConfigError(
+                    f"{option} works only without a backfill name: leave out {given['name']} or {option}"
+                )
             return own(**{name: given[name] for name in ours})
         for option in _on_command_line(context, ours.keys() - theirs.keys() - {"name"}):
             raise ConfigError(f"{option} is for one backfill: name it")
         try:
-            return bare(**{name: given[name] for name in theirs})
-        except OtherChain:
+            return default(**{name: given[name] for name in theirs})
+        except OtherMigrations:
             return own(**{name: given[name] for name in ours})  # it lists the backfills
 
     where = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     with_options(command, own, [where, *ours.values(), *added.values()], {})
-    docs = (inspect.cleandoc(each.__doc__ or "") for each in (own, bare))
+    docs = (inspect.cleandoc(each.__doc__ or "") for each in (own, default))
     command.__doc__ = "\n\nWithout a name: ".join(docs)
     return command
 
@@ -141,13 +143,13 @@ def backfill(
 
 def named(to: Target, name: str | None) -> "Found":
     """Find the backfill; without a name, list those available."""
-    from pipestate.backfill.source import every_backfill, find_backfill, told
+    from pipestate.backfill.source import every_backfill, find_backfill, list_known
     from pipestate.runbook.files import every_runbook, runbooks_at
 
     if name is None:
         known = every_backfill(every_runbook(to.project.runbooks))
         example = known[0] if known else "orders/state"
-        raise ConfigError(f"name a backfill, as pipestate backfill {example}; {told(known)}")
+        raise ConfigError(f"name a backfill, as pipestate backfill {example}; {list_known(known)}")
     return find_backfill(name, runbooks_at(name, to.project.runbooks), to.url.get_backend_name())
 
 

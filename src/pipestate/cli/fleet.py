@@ -1,4 +1,4 @@
-"""`pipestate fleet`: verify, gate, plan and upgrade on many databases of one chain."""
+"""`pipestate fleet`: verify, gate, plan and upgrade on many databases of one project."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,7 +21,7 @@ from pipestate.project.find import Project
 
 if TYPE_CHECKING:
     from pipestate.core.progress import Progress
-    from pipestate.fleet.ask import FleetRequest
+    from pipestate.fleet.evaluate import FleetRequest
     from pipestate.fleet.list import Tenants
     from pipestate.fleet.run import Fleet, OnAnswer
 
@@ -37,7 +37,7 @@ Databases = Annotated[
         help="A URL a line; behind it databases: or schemas: and a query that returns their names. - is stdin.",
     ),
 ]
-Jobs = Annotated[int, typer.Option("--jobs", min=1, max=64, help="Databases that are asked at once.")]
+Jobs = Annotated[int, typer.Option("--jobs", min=1, max=64, help="Databases that are evaluated at once.")]
 Lines = Annotated[
     bool, typer.Option("--json", help="Print a line of JSON for each database, then one for all.")
 ]
@@ -76,7 +76,7 @@ def verify(
 
     Example: pipestate fleet verify --databases tenants.txt --jobs 16
     """
-    from pipestate.fleet.ask import make_request
+    from pipestate.fleet.evaluate import make_request
     from pipestate.project.phases import locate_runbooks
 
     books = locate_runbooks(project, runbooks or [], phases or [])
@@ -89,7 +89,7 @@ def verify(
         record=record,
         compare=True,
     )
-    ask(question, databases, jobs, json_=json_)
+    evaluate(question, databases, jobs, json_=json_)
 
 
 @app.command()
@@ -107,14 +107,14 @@ def gate(
 
     Example: pipestate fleet gate readiness --databases tenants.txt
     """
-    from pipestate.fleet.ask import make_request
+    from pipestate.fleet.evaluate import make_request
     from pipestate.project.phases import load_runbooks
 
     books = load_runbooks(project, phase)
     question = make_request(
         project, books, [phase], version_table=version_table, timeout_s=timeout, of_gate=True
     )
-    ask(question, databases, jobs, json_=json_)
+    evaluate(question, databases, jobs, json_=json_)
 
 
 @app.command()
@@ -131,14 +131,14 @@ def plan(
 
     Example: pipestate fleet plan --databases tenants.txt
     """
-    from pipestate.fleet.ask import make_request
+    from pipestate.fleet.evaluate import make_request
     from pipestate.runbook.files import default_runbooks
 
     books = default_runbooks(project.runbooks)
     question = make_request(
         project, books, version_table=version_table, timeout_s=timeout, compare=True, planned=True
     )
-    ask(question, databases, jobs, json_=json_)
+    evaluate(question, databases, jobs, json_=json_)
 
 
 @app.command()
@@ -167,7 +167,7 @@ def upgrade(
         typer.Option("--max-failures", min=0, metavar="N", help="Databases that may fail before it stops."),
     ] = 0,
     hold: Annotated[
-        bool, typer.Option("--hold", help="Exit with 0 where only revisions that ask a gate stay pending.")
+        bool, typer.Option("--hold", help="Exit with 0 if only revisions with a gate stay pending.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the waves and what is pending; change nothing.")
@@ -187,7 +187,7 @@ def upgrade(
 ) -> None:
     """Upgrade many databases in waves; each wave is verified before the next.
 
-    A closed gate holds back its revision in that database alone. After a kill, the same command continues.
+    A closed gate leaves its revision pending in that database alone. After a kill, the same command continues.
 
     Example: pipestate fleet upgrade --databases tenants.txt --waves 1,10%,100%
     """
@@ -231,13 +231,13 @@ def run_on_fleet(
     raise typer.Exit(fleet.exit_code)
 
 
-def ask(question: "FleetRequest", databases: str, jobs: int, *, json_: bool) -> None:
+def evaluate(question: "FleetRequest", databases: str, jobs: int, *, json_: bool) -> None:
     """Evaluate every database, and show the differences."""
-    from pipestate.fleet.run import ask_fleet
+    from pipestate.fleet.run import evaluate_fleet
 
     run_on_fleet(
         *(databases, jobs, question.timeout_s, "evaluating"),
-        lambda tenants, put, tell: ask_fleet(question, tenants, jobs, put, tell),
+        lambda tenants, put, tell: evaluate_fleet(question, tenants, jobs, put, tell),
         recorded=question.record,
         json_=json_,
     )

@@ -49,7 +49,7 @@ RevId = Annotated[
 Head = Annotated[
     str | None,
     typer.Option(
-        "--head", metavar="REV", help="What the new revision follows, where the chain has several heads."
+        "--head", metavar="REV", help="What the new revision follows, where the project has several heads."
     ),
 ]
 VersionPath = Annotated[
@@ -79,12 +79,12 @@ def init(
 
     Example: pipestate init orders
     """
-    from pipestate.project.revision_files import read_chain
+    from pipestate.project.revision_files import read_migrations
     from pipestate.project.scaffold.revision import MESSAGE, WantedRevision, draft_start
 
     refuse_shipped(project)
     wanted = WantedRevision(MESSAGE, rev_id, head, version_path)
-    started = draft_start(project, read_chain(project), name, wanted)
+    started = draft_start(project, read_migrations(project), name, wanted)
     write_or_show(started.drafts, advice(started, project.named), dry_run=dry_run)
 
 
@@ -128,7 +128,7 @@ def revision(
     recheck: Annotated[
         list[str] | None,
         typer.Option(
-            "--recheck", metavar="CHECK", help="Ask this check again under the lock; as often as needed."
+            "--recheck", metavar="CHECK", help="Evaluate this check again under the lock; repeatable."
         ),
     ] = None,
     engine: Annotated[
@@ -149,7 +149,7 @@ def revision(
 
     Example: pipestate revision --contract orders/readiness --drop-table order_log -m "the log goes"
     """
-    from pipestate.project.revision_files import read_chain
+    from pipestate.project.revision_files import read_migrations
     from pipestate.project.scaffold.contract import draft_contract
     from pipestate.project.scaffold.revision import WantedRevision, read_dropped
 
@@ -157,7 +157,7 @@ def revision(
     dropped = read_dropped(tables or [], columns or [])
     wanted = WantedRevision(message or f"drop {dropped}", rev_id, head, version_path)
     drafted = draft_contract(
-        *(project, read_chain(project), contract, dropped, wanted),
+        *(project, read_migrations(project), contract, dropped, wanted),
         recheck=recheck or [],
         engine=engine,
         counts=counts_statements(project, dropped),
@@ -200,15 +200,15 @@ def eject(
 def draft_eject_of(to: Target, connection: "Connection") -> "tuple[list[Draft], bool]":
     """Draft the files without pipestate, and tell whether the database has a ledger."""
     from pipestate.database.connections import engine_of
-    from pipestate.ledger.state import look
+    from pipestate.ledger.state import read_ledger_state
     from pipestate.migration.purge import known_columns, require_nothing_hidden
     from pipestate.project.scaffold.eject import draft_eject
 
     restore = to.calls.pipestate("downgrade {revision}-1")
     require_nothing_hidden(connection, restore, to.calls.pipestate("purge --older-than 0m"))
     known = known_columns(connection)
-    drafts = draft_eject(to.project, to.chain, known, server=not engine_of(connection).IS_FILE)
-    return drafts, look(connection).installed
+    drafts = draft_eject(to.project, to.migrations, known, server=not engine_of(connection).IS_FILE)
+    return drafts, read_ledger_state(connection).installed
 
 
 def counts_statements(project: Project, dropped: "Dropped") -> bool | None:
@@ -253,7 +253,9 @@ def write_or_show(drafts: "Sequence[Draft]", next_: str, *, dry_run: bool) -> No
 
 def refuse_shipped(project: Project) -> None:
     if project.named.shipped:
-        raise ConfigError("--shipped: that chain comes with pipestate; name a project of yours to write into")
+        raise ConfigError(
+            "--shipped: those migrations come with pipestate; name a project of yours to write into"
+        )
 
 
 def written(drafts: "Sequence[Draft]") -> str:
@@ -286,12 +288,12 @@ def advice(started: "Started", named: Named) -> str:
 def next_step(drafted: "Contracted", named: Named) -> str:
     """Describe the runbook's new text, and the command that evaluates the contract's gate."""
     calls, phase = Calls(named), drafted.phase.name
-    until = " and ends with it" if phase in drafted.ends else ""
+    stops = "its checks stop after it" if phase in drafted.ends else "its checks go on after it"
     ends = [name for name in drafted.ends if name != phase]
     gate = calls.pipestate(f"gate {drafted.runbook.name}/{phase}")
-    lines = [f"  {phase} opens {drafted.revision}{until}"]
-    lines += [f"  ends with it, too: {', '.join(ends)}"] if ends else []
-    lines += [f"  goes on after it: {', '.join(drafted.stays)}"] if drafted.stays else []
+    lines = [f"  {phase} guards {drafted.revision}; {stops}"]
+    lines += [f"  end there, too: {', '.join(ends)}"] if ends else []
+    lines += [f"  go on after it: {', '.join(drafted.stays)}"] if drafted.stays else []
     lines += ["", f"Next: {gate}", f"and once that is open: {calls.alembic('upgrade head')}"]
     return "\n".join(lines)
 

@@ -45,9 +45,9 @@ def attest(
 
     books = load_runbooks(to.project, name, below=2)
     with to.connect(write=True) as (connection, position):
-        asked = find_signoff(name, books, position)
-        write(connection, asked, by=by, note=note, revision=position.current)
-    say(f"{asked.address} signed off by {by}", err=True)
+        request = find_signoff(name, books, position)
+        write(connection, request, by=by, note=note, revision=position.current)
+    say(f"{request.address} signed off by {by}", err=True)
 
 
 @project_options
@@ -127,7 +127,7 @@ def history(
     if json_:
         print_json(lines.entries)
     else:
-        titles = {revision.id: revision.title for revision in to.chain}
+        titles = {revision.id: revision.title for revision in to.migrations}
         print_history(lines.entries, titles, database_name(shown(to.url)), console(), limit=limit)
     say_errors([*errors, *lines.errors])
 
@@ -220,7 +220,7 @@ def prune(
             return
         for old in found:
             say(f"{old.table}: {many(old.rows, 'row')}")
-            if old.looked_back_on:
+            if old.is_read_back:
                 say(f"checks on pipestate.observed will see no further back than {older_than}", err=True)
         if not yes:
             typer.confirm("Delete this for good?", abort=True, err=True)
@@ -236,7 +236,7 @@ def refuse_nothing(probed: "list[Probed]") -> None:
     empty = ", ".join(each.source for each in probed[:-1])
     raise ConfigError(
         f"nothing to observe: give --set name=value, or name a probe under [{SECTION}] in alembic.ini"
-        + (f" ({empty} found nothing to ask)" if empty else "")
+        + (f" ({empty} found nothing to read)" if empty else "")
     )
 
 

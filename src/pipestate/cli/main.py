@@ -23,7 +23,7 @@ from typer.core import TyperGroup
 from pipestate import __version__
 from pipestate.cli.output import console, say
 from pipestate.core.errors import ConfigError, PipestateError
-from pipestate.database.interrupt import telling
+from pipestate.database.interrupt import explain_interrupt
 from pipestate.database.urls import shipped_root
 
 OWN = {
@@ -70,7 +70,7 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; report Ctrl-C in one sentence, with an exit code apart from the command's answers."""
-        with telling(lambda: "the command ended before it was done"):
+        with explain_interrupt(lambda: "the command ended before it was done"):
             return super().invoke(ctx)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -231,8 +231,8 @@ def _meaning(parameter: Any) -> str:
     if getattr(parameter, "show_default", False) and default not in (None, False, (), []):
         value = default.value if is_enum else f"{default:g}" if isinstance(default, float) else default
         notes.append(f"default {value}")
-    told = "; ".join(note for note in notes if note)
-    return (parameter.help or "") + (f" ({told})" if told else "")
+    noted = "; ".join(note for note in notes if note)
+    return (parameter.help or "") + (f" ({noted})" if noted else "")
 
 
 app = typer.Typer(
@@ -244,14 +244,14 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(given: bool) -> None:
+    if given:
         typer.echo(f"pipestate {__version__}")
         raise typer.Exit
 
 
-def _alembic_ini(asked: bool) -> None:
-    if asked:
+def _alembic_ini(given: bool) -> None:
+    if given:
         typer.echo(shipped_root() / "alembic.ini")
         raise typer.Exit
 

@@ -12,7 +12,7 @@ from pipestate.cli.output import dumped, say
 from pipestate.core.errors import PipestateError
 from pipestate.database.connections import engine_of
 from pipestate.database.drivers import message
-from pipestate.database.interrupt import telling
+from pipestate.database.interrupt import explain_interrupt
 from pipestate.ledger.latest import last_records
 from pipestate.ledger.state import require_ledger
 from pipestate.probes import run_program
@@ -50,7 +50,7 @@ def find_changes(connection: "Connection", report: Report) -> tuple[Change, ...]
 
     require_ledger(connection)
     try:
-        with engine_of(connection).look(connection):
+        with engine_of(connection).read_only_session(connection):
             records = last_records(connection)
     except DBAPIError as error:
         said = message(error).split("\n")[0]
@@ -83,7 +83,9 @@ def notify(project: Project, command: str, report: Report, changes: tuple[Change
         "at": as_plain(report.started_at),
         "changes": as_plain(changes, {"Verdict": "id=check_id outcome message"}),
     }
-    with telling(lambda: "the command of pipestate_notify was running; whatever was recorded stays"):
+    with explain_interrupt(
+        lambda: "the command of pipestate_notify was running; whatever was recorded stays"
+    ):
         try:
             run_program(project.config or project.scripts, command, dumped(data))
         except PipestateError as error:

@@ -25,7 +25,7 @@ from pipestate.project.find import Calls, Named, Project, find_project
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection
 
-    from pipestate.project.graph import Chain, Position
+    from pipestate.project.graph import Migrations, Position
     from pipestate.project.version_table import Locator
     from pipestate.runbook.model import Runbook
 
@@ -124,21 +124,21 @@ class Target:
     warnings: tuple[str, ...] = ()
 
     @cached_property
-    def chain(self) -> "Chain":
-        from pipestate.project.revision_files import read_chain
+    def migrations(self) -> "Migrations":
+        from pipestate.project.revision_files import read_migrations
 
-        return read_chain(self.project)
+        return read_migrations(self.project)
 
     @cached_property
     def locate(self) -> "Locator":
-        """The function that finds the database's place in the chain, on a connection."""
+        """The function that finds the database's place in the history, on a connection."""
         from pipestate.project.version_table import locator
 
-        return locator(self.project, self.chain, self.version_table)
+        return locator(self.project, self.migrations, self.version_table)
 
     @contextmanager
     def connect(self, *, write: bool = False) -> "Iterator[tuple[Connection, Position]]":
-        """Connect, read-only unless `write`; yield the connection and the database's place in the chain."""
+        """Connect, read-only unless `write`; yield the connection and the database's place in the history."""
         from pipestate.database import connections as db
 
         with (db.writer if write else db.reader)(self.url) as connection:

@@ -105,28 +105,28 @@ def job_on(
 
     from pipestate.cli.output import stopwatch
     from pipestate.project.graph import find_targets
-    from pipestate.project.revision_files import read_chain
+    from pipestate.project.revision_files import read_migrations
     from pipestate.project.version_table import locator
     from pipestate.rehearse.clone import Job
 
     project = production.project
-    chain = read_chain(project)
-    locate = locator(project, chain, production.version_table)
-    wanted, since = find_targets(chain, to), find_targets(chain, from_) if from_ is not None else ()
+    migrations = read_migrations(project)
+    locate = locator(project, migrations, production.version_table)
+    wanted, since = find_targets(migrations, to), find_targets(migrations, from_) if from_ is not None else ()
     with ExitStack() as stack:
         if isinstance(where, URL):
-            job = Job(where, production.url, project, chain, locate)
+            job = Job(where, production.url, project, migrations, locate)
         else:
             from pipestate.database.urls import shown
             from pipestate.rehearse.copying.make import cloned
             from pipestate.rehearse.run import require_pending
 
             source = known_url(production, where)
-            require_pending(source, chain, locate, wanted, since, record=record)
+            require_pending(source, migrations, locate, wanted, since, record=record)
             with progress("copying production", "MB") as bar:
                 made = cloned(source, where, tell, lambda done, total: bar(-(-done // MB), -(-total // MB)))
                 clone = stack.enter_context(made)
-            job = Job(clone, source, project, chain, locate, f"a clone of {shown(source)}")
+            job = Job(clone, source, project, migrations, locate, f"a clone of {shown(source)}")
         watch = stack.enter_context(stopwatch())
         say = watch if sys.stderr.isatty() else tell
 
@@ -149,7 +149,7 @@ From = Annotated[
 ]
 Record = Annotated[
     bool,
-    typer.Option("--record", help="Write the result into production's ledger, where checks can ask for it."),
+    typer.Option("--record", help="Write the result into production's ledger, where checks can read it."),
 ]
 Form = Annotated[Plain, typer.Option("--format", help="How to print the result.")]
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the result there.")]
@@ -162,10 +162,10 @@ def rehearse(
     where: "Where",
     to: To = "heads",
     from_: From = None,
-    max_stall: Annotated[
+    max_wait: Annotated[
         str | None,
         typer.Option(
-            "--max-stall",
+            "--max-wait",
             metavar="500ms",
             help="How long others may wait at most: above it the exit code is 1.",
         ),
@@ -180,21 +180,21 @@ def rehearse(
 ) -> None:
     """Run the pending revisions on a clone, and say which locks they take and who would wait.
 
-    Exit code 1: over --max-stall, a revision failed, or a write that worked before fails after it.
+    Exit code 1: over --max-wait, a revision failed, or a write that worked before fails after it.
 
-    Example: pipestate rehearse --on postgresql://app@localhost/clone --max-stall 500ms
+    Example: pipestate rehearse --on postgresql://app@localhost/clone --max-wait 500ms
     """
     from pipestate.cli.formats import rehearse as formats
     from pipestate.cli.formats.json import rehearsal_as_data
     from pipestate.rehearse.run import rehearse
 
     refuse_unwritable(output)
-    for option in [name for name, value in {"--max-stall": max_stall, "--record": record}.items() if value]:
+    for option in [name for name, value in {"--max-wait": max_wait, "--record": record}.items() if value]:
         if getattr(where, "schema_only", False):
             raise ConfigError(
                 f"{option} judges times, which mean nothing without rows: leave out --schema-only"
             )
-    limit = milliseconds(max_stall)
+    limit = milliseconds(max_wait)
     with job_on(production, where, to, from_, record=record) as (job, wanted, options):
         found = rehearse(job, wanted, limit, there_and_back=there_and_back, **options)
     texts = (formats.rehearsal_as_lines, rehearsal_as_data, formats.rehearsal_as_markdown)
@@ -268,5 +268,5 @@ def milliseconds(text: str | None) -> float | None:
         return None
     found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s)", text.strip())
     if found is None or not float(found[1]):
-        raise ConfigError(f"--max-stall {text}: write a time such as 500ms or 2s")
+        raise ConfigError(f"--max-wait {text}: write a time such as 500ms or 2s")
     return float(found[1]) * (1000 if found[2] == "s" else 1)

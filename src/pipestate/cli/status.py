@@ -26,7 +26,7 @@ class Against(StrEnum):
     """What `drift` compares the database with."""
 
     RECORD = "record"
-    CHAIN = "chain"
+    MIGRATIONS = "migrations"
 
 
 STDOUT = Path("-")
@@ -47,13 +47,13 @@ def plan(to: Target, json_: AsJson = False, verbose: Verbose = False) -> None:
     from pipestate.status.plan import plan
     from pipestate.verify.run import verify_on
 
-    books = resolve_opens(to.chain, every_runbook(to.project.runbooks), to.project.named)
+    books = resolve_opens(to.migrations, every_runbook(to.project.runbooks), to.project.named)
     phases = [(book, phase) for book in books for phase in book.phases if book.default or phase.opens]
     with to.connect() as (connection, position):
         edited, dropped = edited_files(connection, position), readable_soft_drops(connection)
         report = verify_on(connection, to.url, phases, position)
-        report = with_obstacles(connection, to.chain, position, report)
-    found = plan(to.chain, report, to.calls)
+        report = with_obstacles(connection, to.migrations, position, report)
+    found = plan(to.migrations, report, to.calls)
     warn((*edited, *to.warnings))
     print_json(found) if json_ else print_plan(found, dropped, console(), verbose=verbose)
 
@@ -95,22 +95,22 @@ def drift(
         Against,
         typer.Option(
             "--against",
-            help="The last record, or what the chain builds on an empty embedded server.",
+            help="The last record, or what the migrations build on an empty embedded server.",
         ),
     ] = Against.RECORD,
     json_: AsJson = False,
 ) -> None:
-    """Show what differs from the schema that the last guarded run recorded, or from what the chain builds.
+    """Show what differs from the schema that the last guarded run recorded, or from what the migrations build.
 
     Exit code 0: nothing differs; 1: something does; 2: no record or revision; 3: not evaluated.
 
     Example: pipestate drift
 
-    Example: pipestate drift --against chain
+    Example: pipestate drift --against migrations
     """
     from pipestate.cli.formats.status import drift_as_lines
 
-    found = (drift_from_chain if against is Against.CHAIN else drift_from_record)(to)
+    found = (drift_from_migrations if against is Against.MIGRATIONS else drift_from_record)(to)
     print_answer(found, drift_as_lines(found), json_=json_)
     raise typer.Exit(1 if found.differences or found.incomparable else 0)
 
@@ -126,13 +126,13 @@ def drift_from_record(to: Target) -> "Drift":
         return require_drift(connection)
 
 
-def drift_from_chain(to: Target) -> "Drift":
-    """Compare the database with what its chain builds."""
-    from pipestate.rehearse.against_chain import compare_with_chain
+def drift_from_migrations(to: Target) -> "Drift":
+    """Compare the database with what its migrations build."""
+    from pipestate.rehearse.against_migrations import compare_with_migrations
     from pipestate.rehearse.clone import Job
 
-    job = Job(to.url, None, to.project, to.chain, to.locate)
-    return compare_with_chain(job, lambda said: say(f"pipestate: {said}", err=True))
+    job = Job(to.url, None, to.project, to.migrations, to.locate)
+    return compare_with_migrations(job, lambda said: say(f"pipestate: {said}", err=True))
 
 
 @project_options
@@ -162,8 +162,8 @@ def report(
         gathered = gather(connection, to.url, books, position, days=days, timeout_s=timeout)
     page = render_page(gathered, to.calls)
     put(page, file, at_once=True)
-    if gathered.standing.forged:
-        say(f"warning: {gathered.standing.no_ledger}", err=True)
+    if gathered.status.forged:
+        say(f"warning: {gathered.status.no_ledger}", err=True)
     if file is not None:
         say(f"wrote {file} ({len(page.encode()) / 1000:,.0f} kB)", err=True)
 
@@ -175,4 +175,4 @@ def chosen(to: Target, names: list[str]) -> "list[Runbook]":
 
     directory = to.project.runbooks
     books = find_runbooks(names, directory) if names else default_runbooks(directory)
-    return resolve_opens(to.chain, books, to.project.named)
+    return resolve_opens(to.migrations, books, to.project.named)

@@ -24,7 +24,7 @@ def upgrade(
         str, typer.Argument(metavar="TARGET", help="How far: a revision, a branch, head, or heads.")
     ] = "heads",
     hold: Annotated[
-        bool, typer.Option("--hold", help="Exit with 0 where only revisions that ask a gate stay pending.")
+        bool, typer.Option("--hold", help="Exit with 0 if only revisions with a gate stay pending.")
     ] = False,
     x: X = None,
     json_: AsJson = False,
@@ -38,12 +38,12 @@ def upgrade(
     from pipestate.migration.upgrade import upgrade
     from pipestate.project.graph import find_targets
 
-    result = upgrade(upgrade_of(to, x), find_targets(to.chain, target))
+    result = upgrade(upgrade_of(to, x), find_targets(to.migrations, target))
     if json_:
         print_json(as_data(result))
     else:
         show(result, hold=hold)
-    raise typer.Exit(1 if result.held_ungated or (result.closed and not hold) else 0)
+    raise typer.Exit(1 if result.pending_ungated or (result.closed and not hold) else 0)
 
 
 @project_options
@@ -83,7 +83,7 @@ def ready(
 ) -> None:
     """Say whether the database has every revision that this code knows. It takes no lock.
 
-    Exit code 0: it is at head, or ahead by revisions that this code does not know; 1: behind; 3: not reached.
+    Exit code 0: it is at head, or has newer revisions that this code does not know; 1: behind; 3: not reached.
 
     Example: pipestate ready --wait 5m
     """
@@ -91,8 +91,8 @@ def ready(
     from pipestate.project.ready import read_readiness, wait_until_ready
 
     patience = parse_age(wait, option="--wait", units="dhms").total_seconds() if wait is not None else 0.0
-    ask = partial(read_readiness, to.url, to.locate)
-    found = wait_until_ready(ask, patience, lambda why: say(why, err=True))
+    read = partial(read_readiness, to.url, to.locate)
+    found = wait_until_ready(read, patience, lambda why: say(why, err=True))
     say(found.sentence)
     raise typer.Exit(0 if found.ok else 1)
 
@@ -101,11 +101,11 @@ def upgrade_of(to: Target, x: list[str] | None = None) -> "Upgrade":
     """Collect the inputs of an upgrade."""
     from pipestate.migration.upgrade import make_upgrade
 
-    return make_upgrade(to.project, to.chain, to.locate, to.url, x or ())
+    return make_upgrade(to.project, to.migrations, to.locate, to.url, x or ())
 
 
 def show(result: "UpgradeResult", *, hold: bool) -> None:
-    """Print applied revisions, closed gates, and every held-back revision."""
+    """Print applied revisions, closed gates, and every revision left pending."""
     after = result.after or "base"
     if result.applied:
         say(f"upgraded from {result.before or 'base'} to {after}: {', '.join(result.applied)}")
@@ -113,16 +113,16 @@ def show(result: "UpgradeResult", *, hold: bool) -> None:
         say(f"at {after}: nothing {'was applied' if result.closed else 'to apply'}")
     for revision, error in result.closed.items():
         say(f"{revision} waits: {error}", err=not hold)
-    if result.held:
-        say(f"held back: {', '.join(result.held)}", err=not hold)
-    if result.held_ungated:
+    if result.left_pending:
+        say(f"left pending: {', '.join(result.left_pending)}", err=not hold)
+    if result.pending_ungated:
         gates = [
             f"pipestate gate {runbook.name}/{phase.name}"
             for error in result.closed.values()
             for runbook, phase in error.report.phases()
         ]
         say(
-            f"pipestate: {', '.join(result.held_ungated)} asked no gate, and new code may need it. "
+            f"pipestate: {', '.join(result.pending_ungated)} have no gate of their own, but wait for one; new code may need them. "
             f"These commands say what closes the gates: {'; '.join(gates)}",
             err=True,
         )
@@ -140,6 +140,7 @@ def as_data(result: "UpgradeResult") -> dict[str, Any]:
             for runbook, phase in error.report.phases()
         ],
         "held": [
-            {"revision": revision, "gated": revision not in result.held_ungated} for revision in result.held
+            {"revision": revision, "gated": revision not in result.pending_ungated}
+            for revision in result.left_pending
         ],
     }

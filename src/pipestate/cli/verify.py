@@ -22,7 +22,7 @@ from pipestate.cli.options import (
 )
 from pipestate.cli.output import Format, dumped, put, say, show, stopwatch
 from pipestate.core.errors import ConfigError, PipestateError
-from pipestate.database.interrupt import Interrupted, telling
+from pipestate.database.interrupt import Interrupted, explain_interrupt
 from pipestate.database.urls import shown
 
 if TYPE_CHECKING:
@@ -122,34 +122,34 @@ def gate(
     most = parse_evidence(evidence)
     with errors_for_machines(to, chosen):
         books = load_runbooks(to.project, phase)
-        ask = partial(
+        evaluate = partial(
             check, to, books, [phase], timeout=timeout, jobs=jobs, trusting=False, command="gate", most=most
         )
-        report = ask() if wait is None else ask_until_open(ask, phase, wait)
+        report = evaluate() if wait is None else evaluate_until_open(evaluate, phase, wait)
     show(report, chosen, None, to.calls, verbose=verbose, most=most)
     raise typer.Exit(report.exit_code)
 
 
-def parse_evidence(asked: str | None) -> int | None:
+def parse_evidence(given: str | None) -> int | None:
     """Read `--evidence`: a number of rows, or all of them."""
-    if asked is None:
+    if given is None:
         return None
-    if asked == "all":
+    if given == "all":
         return ALL_ROWS
-    if not (asked.isascii() and asked.isdigit() and 0 < int(asked) <= ALL_ROWS):
-        raise ConfigError(f"--evidence {asked}: give a number of rows from 1 on, or all")
-    return int(asked)
+    if not (given.isascii() and given.isdigit() and 0 < int(given) <= ALL_ROWS):
+        raise ConfigError(f"--evidence {given}: give a number of rows from 1 on, or all")
+    return int(given)
 
 
-def ask_until_open(ask: Callable[[], "Report"], phase: str, wait: str) -> "Report":
+def evaluate_until_open(evaluate: Callable[[], "Report"], phase: str, wait: str) -> "Report":
     """Evaluate until the gate is open or the time is over; report changes on stderr."""
     from pipestate.core.text import parse_age
     from pipestate.verify.wait import wait_for_opening
 
     patience = parse_age(wait, option="--wait", units="dhms")
-    with telling(lambda: f"{phase} had not opened yet"):
+    with explain_interrupt(lambda: f"{phase} had not opened yet"):
         return wait_for_opening(
-            ask, patience.total_seconds(), lambda missing: say(f"{phase}: {missing}", err=True)
+            evaluate, patience.total_seconds(), lambda missing: say(f"{phase}: {missing}", err=True)
         )
 
 
@@ -192,14 +192,14 @@ def check(
     from pipestate.status.obstacles import with_obstacles
     from pipestate.verify.checks import find_phases
     from pipestate.verify.run import EVIDENCE_ROWS, verify_on
-    from pipestate.verify.session_safety import refuse_planted
+    from pipestate.verify.session_safety import refuse_impostors
 
     found = find_phases(books, names, lambda phase: to.calls.pipestate(f"{command} {phase}"))
-    asked = dict.fromkeys(book for book, _ in found)
-    phases = find_phases(resolve_opens(to.chain, asked, to.project.named), names)
+    selected = dict.fromkeys(book for book, _ in found)
+    phases = find_phases(resolve_opens(to.migrations, selected, to.project.named), names)
     with stopwatch(CHECKING_AFTER_S) as tell, db.reader(to.url) as connection:
         if not trusting:
-            refuse_planted(connection)
+            refuse_impostors(connection)
         position = to.locate(connection)
         edited = edited_files(connection, position)
         report = verify_on(
@@ -210,7 +210,7 @@ def check(
             most=most or EVIDENCE_ROWS,
         )
         report = without_ended_backfills(connection, report, phases, position)
-        report = with_obstacles(connection, to.chain, position, report)
+        report = with_obstacles(connection, to.migrations, position, report)
     warnings = (*report.warnings, *edited, *to.warnings)
     return replace(report, warnings=warnings, of_gate=command == "gate")
 

@@ -16,8 +16,8 @@ class ConfigError(PipestateError):
     """Wrong usage or configuration: a missing or malformed URL, an unknown option."""
 
 
-class OtherChain(ConfigError):
-    """A command of an application, called in a project with another chain."""
+class OtherMigrations(ConfigError):
+    """A command of an application, called in a project with other migrations."""
 
 
 class Unreachable(PipestateError):

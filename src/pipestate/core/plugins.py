@@ -15,7 +15,7 @@ COMMANDS = "pipestate.commands"
 PROBES = "pipestate.probes"
 HISTORY = "pipestate.history"
 BACKFILLS = "pipestate.backfills"
-KINDS = {COMMANDS: "command", PROBES: "probe", HISTORY: "history", BACKFILLS: "bare form"}
+KINDS = {COMMANDS: "command", PROBES: "probe", HISTORY: "history", BACKFILLS: "default backfill"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Plugin:
 
     @property
     def is_of_application(self) -> bool:
-        """Tell whether it belongs to the shipped application; other chains cannot use it."""
+        """Tell whether it belongs to the shipped application; other projects cannot use it."""
         return all(point.value.startswith("pipestate.pipeline.") for point in self.points)
 
     def load(self) -> Any:

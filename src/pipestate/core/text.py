@@ -47,7 +47,7 @@ def plain(text: str) -> str:
     >>> plain("a\x1b[31mb\nc"), plain("naïve ✓"), plain("::error x::int")
     ('a\\x1b[31mb\\nc', 'naïve ✓', '\\::error x::int')
     """
-    return html(_COMMAND.sub(r"\\::", text))
+    return escape_controls(_COMMAND.sub(r"\\::", text))
 
 
 def json_text(dumped: str) -> str:
@@ -105,10 +105,10 @@ def metric_label(text: str) -> str:
     return plain(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
-def html(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""Make every control character of a text visible; a template escapes the rest.
 
-    >>> html("a\x1b[31m\nb\ufffe"), html("n::int <b>")
+    >>> escape_controls("a\x1b[31m\nb\ufffe"), escape_controls("n::int <b>")
     ('a\\x1b[31m\\nb\\ufffe', 'n::int <b>')
     """
     if text.isprintable():
@@ -116,13 +116,15 @@ def html(text: str) -> str:
     return "".join(_visible(character) for character in text)
 
 
-def html_lines(text: str) -> str:
+def escape_controls_by_line(text: str) -> str:
     r"""Make control characters of several lines visible; line breaks and tabs are kept.
 
-    >>> html_lines("SELECT\n\t1;\x00")
+    >>> escape_controls_by_line("SELECT\n\t1;\x00")
     'SELECT\n\t1;\\x00'
     """
-    return "\n".join("\t".join(html(cell) for cell in line.split("\t")) for line in text.split("\n"))
+    return "\n".join(
+        "\t".join(escape_controls(cell) for cell in line.split("\t")) for line in text.split("\n")
+    )
 
 
 def _visible(character: str) -> str:

@@ -25,7 +25,7 @@ from pipestate.database.drivers import (
     run_as_written,
     sqlstate,
 )
-from pipestate.database.interrupt import telling
+from pipestate.database.interrupt import explain_interrupt
 from pipestate.database.postgresql import CONNECT_ARGUMENTS
 from pipestate.database.urls import shown, without_secrets
 
@@ -78,7 +78,7 @@ class Engine(Protocol):
         self, connection: sa.Connection, *, snapshot: str | None, path: Sequence[str]
     ) -> sa.Connection: ...
     def begin_writing(self, connection: sa.Connection) -> None: ...
-    def look(self, connection: sa.Connection) -> AbstractContextManager[None]: ...
+    def read_only_session(self, connection: sa.Connection) -> AbstractContextManager[None]: ...
     def server_version(self, connection: sa.Connection) -> str: ...
     def database_name(self, url: sa.URL) -> str | None: ...
     def address(self, url: sa.URL) -> tuple[object, ...]: ...
@@ -103,7 +103,7 @@ def reader(
     SQLite: `query_only` and an authorizer. Together they also refuse PRAGMA, ATTACH and VACUUM INTO.
     """
     with (
-        telling(lambda: "what ran was cancelled, nothing was changed"),
+        explain_interrupt(lambda: "what ran was cancelled, nothing was changed"),
         reachable(url),
         _connected(url, engine or engine_for(url, readonly=True)) as plain,
     ):
@@ -126,7 +126,7 @@ def _connected(url: URL, engine: sa.Engine) -> Iterator[Connection]:
 def writer(url: URL) -> Iterator[Connection]:
     """Connect inside a transaction that is committed at the end."""
     rolled_back = "what ran was cancelled and rolled back"
-    with telling(lambda: rolled_back), reachable(url), engine_for(url).begin() as connection:
+    with explain_interrupt(lambda: rolled_back), reachable(url), engine_for(url).begin() as connection:
         engine_of(url).begin_writing(connection)
         yield connection
 
@@ -213,7 +213,7 @@ def _cannot_reach(url: URL, error: DBAPIError) -> str:
     reason = _reason(url, error)
     if CONFLICT in reason:
         return (
-            f"{shown(url)} is a standby, and ended the connection to replay what a query was reading: ask again, or ask the "
+            f"{shown(url)} is a standby, and ended the connection to replay what a query was reading: run this again, or on the "
             f"primary; max_standby_streaming_delay is how long it waits ({CONFLICT})"
         )
     return f"cannot reach {shown(url)}: {reason}; check that the server runs and the URL is right"

@@ -85,8 +85,8 @@ def warnings_of(connection: Connection) -> Iterator[Callable[[], list[str]]]:
     heard: list[str] = []
     listeners = "log_listener" if connection.dialect.driver == "asyncpg" else "notice_handler"
 
-    def hear(*told: Any) -> None:
-        heard.append(getattr(told[-1], "message", None) or told[-1].message_primary)
+    def hear(*received: Any) -> None:
+        heard.append(getattr(received[-1], "message", None) or received[-1].message_primary)
 
     getattr(driver, f"add_{listeners}")(hear)
     try:

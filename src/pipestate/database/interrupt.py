@@ -1,7 +1,7 @@
 """Ctrl-C: cancel the running query on the server, and report the work done so far.
 
 psycopg2 handles a signal only after its query ends. With a wait callback it waits in Python, where the signal
-arrives. The callback asks the server to cancel, waits for its answer, and re-raises KeyboardInterrupt.
+arrives. The callback tells the server to cancel, waits for its answer, and re-raises KeyboardInterrupt.
 Python then rolls back the transactions, and the command line prints the report.
 """
 
@@ -19,7 +19,7 @@ WAIT_S = 0.5
 ANSWER_S, PATIENCE = 0.1, 25  # wait for the answer to a cancel (twice), and number of requests
 POLL_OK, POLL_READ, POLL_WRITE = 0, 1, 2  # values of psycopg2.extensions, which is imported on demand
 _STOPPED = threading.Event()
-_ASKED = threading.Event()
+_INTERRUPTED = threading.Event()
 
 
 class Interrupted(PipestateError):
@@ -33,7 +33,7 @@ class Interrupted(PipestateError):
 
 
 @contextmanager
-def telling(done: Callable[[], str]) -> Iterator[None]:
+def explain_interrupt(done: Callable[[], str]) -> Iterator[None]:
     """Translate Ctrl-C into Interrupted, with a description of the work done."""
     try:
         yield
@@ -83,7 +83,7 @@ def _hear(number: int, frame: FrameType | None) -> None:
     psycopg2 would close the connection, and the server would continue. The flag makes `_wait` leave by itself instead.
     """
     if frame is not None and frame.f_code in (_wait.__code__, _cancel.__code__, cancel_until.__code__):
-        _ASKED.set()
+        _INTERRUPTED.set()
     else:
         signal.default_int_handler(number, frame)
 
@@ -91,18 +91,18 @@ def _hear(number: int, frame: FrameType | None) -> None:
 def _wait(connection: Any) -> None:
     """Wait for the server like psycopg2; on Ctrl-C cancel the query, and leave after the server's answer."""
     try:
-        _leave_when_told()
+        _leave_if_interrupted()
         while not _is_ready(connection):
-            _leave_when_told()
+            _leave_if_interrupted()
     except KeyboardInterrupt:
         _cancel(connection)
         raise
 
 
-def _leave_when_told() -> None:
+def _leave_if_interrupted() -> None:
     """Raise KeyboardInterrupt after a noted Ctrl-C; in other threads, after the common stop flag."""
     is_main = threading.current_thread() is threading.main_thread()
-    if _ASKED.is_set() if is_main else is_stopped():
+    if _INTERRUPTED.is_set() if is_main else is_stopped():
         raise KeyboardInterrupt
 
 
@@ -132,7 +132,7 @@ def cancel_until(answered: Callable[[], bool], *connections: Any) -> None:
             if answered():
                 return
     finally:
-        _ASKED.clear()
+        _INTERRUPTED.clear()
 
 
 def _cancel(connection: Any) -> None:
@@ -142,7 +142,7 @@ def _cancel(connection: Any) -> None:
     except _driver_error():
         return  # the server reports the cancelled query
     finally:
-        _ASKED.clear()
+        _INTERRUPTED.clear()
 
 
 def _driver_error() -> type[Exception]:

@@ -74,7 +74,7 @@ def create_engine(url: sa.URL, *, readonly: bool) -> sa.Engine:
 
 @lru_cache(maxsize=16)
 def _engine(url: sa.URL) -> sa.Engine:
-    """Create an engine without a pool, once per URL: a new one asks the server five questions first."""
+    """Create an engine without a pool, once per URL: a new one sends the server five queries first."""
     # SQLAlchemy would query the type hstore on each new connection; hstore values stay text instead.
     return sa.create_engine(
         url, poolclass=sa.NullPool, connect_args=CONNECT_ARGUMENTS, use_native_hstore=False
@@ -99,16 +99,16 @@ def begin_writing(connection: sa.Connection) -> None:
 
 
 @contextmanager
-def look(connection: sa.Connection) -> Iterator[None]:
+def read_only_session(connection: sa.Connection) -> Iterator[None]:
     """Read with the session settings of checks, inside the current transaction; only its locks remain."""
-    connection.exec_driver_sql("SAVEPOINT pipestate_look")
+    connection.exec_driver_sql("SAVEPOINT pipestate_session")
     _set_session(connection)
     try:
         yield
     finally:
         if not connection.invalidated:
-            connection.exec_driver_sql("ROLLBACK TO SAVEPOINT pipestate_look")
-            connection.exec_driver_sql("RELEASE SAVEPOINT pipestate_look")
+            connection.exec_driver_sql("ROLLBACK TO SAVEPOINT pipestate_session")
+            connection.exec_driver_sql("RELEASE SAVEPOINT pipestate_session")
 
 
 def server_version(connection: sa.Connection) -> str:

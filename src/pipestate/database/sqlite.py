@@ -61,7 +61,7 @@ def begin_writing(connection: sa.Connection) -> None:
 
 
 @contextmanager
-def look(connection: sa.Connection) -> Iterator[None]:
+def read_only_session(connection: sa.Connection) -> Iterator[None]:
     """Refuse writes through this connection for the duration of the block; its transaction stays."""
     _refuse_hidden(connection)
     on_sqlite(connection, _refuse_writes)

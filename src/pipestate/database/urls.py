@@ -1,4 +1,4 @@
-"""Database URL, resolved alike for pipestate and Alembic, and the location of the shipped chain.
+"""Database URL, resolved alike for pipestate and Alembic, and the location of the shipped migrations.
 
 SQLAlchemy is imported when a URL is parsed: commands without a database start faster.
 """

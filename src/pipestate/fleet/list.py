@@ -160,7 +160,7 @@ def _listed(lines: Sequence[Line], timeout_s: float, jobs: int) -> list[list[Ten
     """Resolve each line, in order; only lines with a query connect to a server."""
     found: dict[str, list[Tenant] | Unlisted] = {}
 
-    def look(line: Line) -> tuple[str, list[Tenant] | Unlisted]:
+    def read_line(line: Line) -> tuple[str, list[Tenant] | Unlisted]:
         try:
             return line.source, _of_line(line, timeout_s)
         except PipestateError as error:
@@ -169,8 +169,8 @@ def _listed(lines: Sequence[Line], timeout_s: float, jobs: int) -> list[list[Ten
             said = Unreachable(without_secrets(f"{type(error).__name__}: {error}", line.url))
         return line.source, Unlisted(line.name or shown(line.url), line.url, line.source, said)
 
-    if not survey(lines, look, jobs, lambda answer: found.update([answer])):
-        raise Interrupted("the queries of the list had not ended; no database was asked")
+    if not survey(lines, read_line, jobs, lambda answer: found.update([answer])):
+        raise Interrupted("interrupted while listing databases: none was checked")
     return [found[line.source] for line in lines]
 
 
@@ -198,7 +198,7 @@ def _checked(line: Line, found: QueryResult) -> QueryResult:
     if found.total == 0:
         raise ConfigError(f"{what} no row, and so no {line.each}")
     if found.total > MOST:
-        raise ConfigError(f"{what} {many(found.total, 'row')}, and {MOST:,} are the most that are asked")
+        raise ConfigError(f"{what} {many(found.total, 'row')}, and at most {MOST:,} are evaluated")
     if line.each is Each.DATABASE and len(found.columns) != 1:
         raise ConfigError(
             f"{what} {', '.join(found.columns)}: one column, the name of the database, is wanted"
@@ -223,25 +223,25 @@ def _with_unique_names(tenants: Sequence[Tenant]) -> Iterator[Tenant]:
         yield tenant if seen[tenant.name] == 1 else replace(tenant, name=tenant.address)
 
 
-def survey(items: Sequence[T], ask: Callable[[T], A], jobs: int, on_answer: Callable[[A], None]) -> bool:
-    """Call `ask` for each item, `jobs` at a time; pass on every answer, and return True if all were asked.
+def survey(items: Sequence[T], call: Callable[[T], A], jobs: int, on_answer: Callable[[A], None]) -> bool:
+    """Run `call` for each item, `jobs` at a time; pass on every answer, and return True if all were run.
 
     Ctrl-C reaches only the main thread: it starts no further item, cancels running queries on the servers, and
     drops their answers. A second Ctrl-C is ignored: an uncancelled query would keep running.
     """
-    pool, asked = ThreadPoolExecutor(jobs), list[Future[A]]()
+    pool, started = ThreadPoolExecutor(jobs), list[Future[A]]()
     try:
         with stopped_together():
             for item in items:
-                asked.append(pool.submit(ask, item))
-            for answer in as_completed(asked):
+                started.append(pool.submit(call, item))
+            for answer in as_completed(started):
                 on_answer(answer.result())
     except KeyboardInterrupt:
         return False
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
         end = time.monotonic() + PATIENCE_S
-        running = [each for each in asked if not each.cancelled()]
+        running = [each for each in started if not each.cancelled()]
         while not all(each.done() for each in running) and time.monotonic() < end:
             with suppress(KeyboardInterrupt):
                 wait(running, end - time.monotonic())

@@ -11,19 +11,19 @@ from pipestate.core.errors import ConfigError
 from pipestate.core.progress import Progress, no_progress
 from pipestate.core.text import many
 from pipestate.database.interrupt import Interrupted
-from pipestate.fleet.ask import Answer, FleetRequest, UpgradeOutcome, ask, not_listed
+from pipestate.fleet.evaluate import Answer, FleetRequest, UpgradeOutcome, evaluate, not_listed
 from pipestate.fleet.list import Tenant, Tenants, survey
 from pipestate.verify.report import Gate
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseState:
-    """The state that equal databases share. If `asked` is False, no check applies at their revision."""
+    """The state that equal databases share. If `evaluated` is False, no check applies at their revision."""
 
     revision: str | None = None
     head: str | None = None
     closed: tuple[str, ...] = ()
-    asked: bool = False
+    evaluated: bool = False
     pending: int = 0
     next: str | None = None
     error: str | None = None
@@ -94,8 +94,10 @@ def tally(
 
 
 def worst_code(answers: Sequence[Answer]) -> int:
-    """Return the highest exit code. The code for "all phases past" counts only if every database has it."""
-    return max((each.exit_code for each in answers if not (each.is_past and each.exit_code == 2)), default=2)
+    """Return the highest exit code. The code for "all phases finished" counts only if every database has it."""
+    return max(
+        (each.exit_code for each in answers if not (each.is_finished and each.exit_code == 2)), default=2
+    )
 
 
 def group(answers: Sequence[Answer]) -> list[Group]:
@@ -130,14 +132,14 @@ class Wave:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The result of a fleet command. `total` databases were listed; `asked` of them answered.
+    """The result of a fleet command. `total` databases were listed; `evaluated` of them answered or failed.
 
     `drifted` are those with a schema that differs from its record. An upgrade has `waves`; `left` databases belong
     to waves that did not start, and `stopped` is the reason.
     """
 
     total: int
-    asked: int
+    evaluated: int
     exit_code: int
     duration_ms: float
     groups: tuple[Group, ...]
@@ -152,23 +154,23 @@ class Fleet:
 
     @property
     def is_interrupted(self) -> bool:
-        return self.asked + self.left < self.total
+        return self.evaluated + self.left < self.total
 
     def refuse_interrupted(self, *, recorded: bool) -> None:
         """Raise Interrupted after Ctrl-C, with the progress so far."""
         if self.is_interrupted and self.waves:
             raise Interrupted(
-                f"{self.asked:,} of {many(self.total, 'database')} are done; those that ran were ended, and what they had not "
+                f"{self.evaluated:,} of {many(self.total, 'database')} are done; those that ran were ended, and what they had not "
                 "committed is rolled back: run the same again"
             )
         if self.is_interrupted:
             kept = "what is shown is recorded" if recorded else "nothing was changed"
             raise Interrupted(
-                f"{self.asked:,} of {many(self.total, 'database')} had answered; the rest was cancelled, {kept}"
+                f"{self.evaluated:,} of {many(self.total, 'database')} had answered; the rest was cancelled, {kept}"
             )
 
 
-def ask_fleet(
+def evaluate_fleet(
     request: FleetRequest,
     tenants: Tenants,
     jobs: int,
@@ -187,7 +189,7 @@ def ask_fleet(
 
     for line in tenants.unlisted:
         take(not_listed(line))
-    finished = survey(tenants.found, partial(ask, request), jobs, take)
+    finished = survey(tenants.found, partial(evaluate, request), jobs, take)
     return tally(
         answers,
         total,

@@ -17,13 +17,13 @@ from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.core.progress import Progress, no_progress
 from pipestate.core.text import many
 from pipestate.database import connections as db
-from pipestate.fleet.ask import (
+from pipestate.fleet.evaluate import (
     Answer,
     FleetRequest,
     PhaseFound,
     TenantUpgrade,
     UpgradeOutcome,
-    ask,
+    evaluate,
     make_request,
     not_listed,
 )
@@ -31,7 +31,7 @@ from pipestate.fleet.list import Tenant, Tenants, survey
 from pipestate.fleet.run import Fleet, OnAnswer, Wave, tally
 from pipestate.fleet.worker import Workers
 from pipestate.ledger.record import record_schema
-from pipestate.ledger.state import look
+from pipestate.ledger.state import read_ledger_state
 from pipestate.project.find import Project
 from pipestate.project.graph import find_targets
 from pipestate.project.phases import locate_runbooks
@@ -96,10 +96,10 @@ def plan_fleet_upgrade(
     timeout_s: float,
     version_table: str | None = None,
 ) -> FleetUpgrade:
-    """Read chain and runbooks once for the fleet; named phases must be open after the upgrade."""
+    """Read migrations and runbooks once for the fleet; named phases must be open after the upgrade."""
     books = locate_runbooks(project, [], phases) if phases else default_runbooks(project.runbooks)
     request = make_request(project, books, phases, version_table=version_table, timeout_s=timeout_s)
-    return FleetUpgrade(request, find_targets(request.locate.chain, target), ends, required=bool(phases))
+    return FleetUpgrade(request, find_targets(request.locate.migrations, target), ends, required=bool(phases))
 
 
 def upgrade_fleet(
@@ -177,16 +177,16 @@ class _WaveRun:
         """Read, upgrade and verify one tenant."""
         if self.halted.is_set():
             return None
-        start, chain = time.perf_counter(), self.how.request.locate.chain
-        wanted = chain.ancestors(self.how.wanted)
+        start, migrations = time.perf_counter(), self.how.request.locate.migrations
+        wanted = migrations.ancestors(self.how.wanted)
         # a required gate is evaluated in finished tenants, too
-        before = ask(self.how.request, tenant, () if self.how.required else wanted)
+        before = evaluate(self.how.request, tenant, () if self.how.required else wanted)
         done = TenantUpgrade(wave, UpgradeOutcome.CURRENT, before.revision)
         if before.revision is None and before.error is not None:
             return replace(before, upgrade=replace(done, outcome=UpgradeOutcome.FAILED))
-        applied = chain.position((before.revision or "").split()).applied
+        applied = migrations.position((before.revision or "").split()).applied
         pending = wanted - applied
-        done = replace(done, pending=tuple(each.id for each in chain if each.id in pending))
+        done = replace(done, pending=tuple(each.id for each in migrations if each.id in pending))
         if self.how.dry_run:
             outcome = UpgradeOutcome.PENDING if pending else UpgradeOutcome.CURRENT
             return replace(before, exit_code=0, upgrade=replace(done, outcome=outcome))
@@ -195,13 +195,13 @@ class _WaveRun:
 
     def _upgrade_pending(self, tenant: Tenant, before: Answer, done: TenantUpgrade) -> Answer:
         found = self.workers.upgrade(tenant)
-        after = ask(self.how.request, tenant)
+        after = evaluate(self.how.request, tenant)
         done = replace(
             done,
-            outcome=UpgradeOutcome.HELD if found.held else UpgradeOutcome.UPGRADED,
+            outcome=UpgradeOutcome.LEFT_PENDING if found.left_pending else UpgradeOutcome.UPGRADED,
             applied=tuple(found.applied),
-            held=tuple(found.held),
-            held_ungated=tuple(found.held_ungated),
+            left_pending=tuple(found.left_pending),
+            pending_ungated=tuple(found.pending_ungated),
             waiting=tuple((revision, gate) for revision, gate in found.waiting),
         )
         if found.error is not None:
@@ -217,8 +217,8 @@ class _WaveRun:
             failed = replace(done, outcome=UpgradeOutcome.FAILED)
             said = wrong if after.error else f"not well at {after.revision or 'base'}: {wrong}"
             return replace(after, exit_code=code, error=said, upgrade=failed)
-        held = bool(done.held_ungated) or (bool(done.held) and not self.how.hold)
-        return replace(after, exit_code=int(held), upgrade=done)
+        waits = bool(done.pending_ungated) or (bool(done.left_pending) and not self.how.hold)
+        return replace(after, exit_code=int(waits), upgrade=done)
 
     def record_schemas(self, wave: Sequence[Tenant]) -> None:
         """Record the schema of each database upgraded in a wave, if it has a ledger."""
@@ -226,7 +226,7 @@ class _WaveRun:
         for url in urls:
             try:
                 with db.writer(url) as connection:
-                    state = look(connection)
+                    state = read_ledger_state(connection)
                     if state.installed and not state.missing:
                         record_schema(connection, " ".join(sorted(self.how.wanted)))
             except PipestateError as error:
@@ -238,11 +238,11 @@ def worse(before: Sequence[PhaseFound], after: Sequence[PhaseFound], *, required
 
     Phases that did not apply before are skipped: their backfill, for example, has yet to run.
     """
-    asked = {phase.name for phase in before if phase.gate in (Gate.OPEN, Gate.CLOSED)}
+    evaluated = {phase.name for phase in before if phase.gate in (Gate.OPEN, Gate.CLOSED)}
     known = {(phase.name, check) for phase in before for check in phase.closed_by}
     for phase in after:
         for wrong in phase.wrong:
-            is_new = phase.name in asked and (phase.name, wrong.check) not in known
+            is_new = phase.name in evaluated and (phase.name, wrong.check) not in known
             if wrong.level == "block" and phase.gate is Gate.CLOSED and (required or is_new):
                 yield f"{phase.name}/{wrong.check}: {wrong.message}"
         if required and phase.gate is Gate.CLOSED and not phase.closed_by:

@@ -45,8 +45,8 @@ class WorkerAnswer:
 
     applied: Sequence[str] = ()
     waiting: Sequence[tuple[str, str]] = ()
-    held: Sequence[str] = ()
-    held_ungated: Sequence[str] = ()
+    left_pending: Sequence[str] = ()
+    pending_ungated: Sequence[str] = ()
     error: str | None = None
     exit_code: int = 0
     is_other: bool = False
@@ -117,11 +117,11 @@ class Workers:
     def upgrade(self, tenant: Tenant) -> WorkerAnswer:
         """Upgrade a tenant; replace a reused worker that connects to another database. A dead worker is an error."""
         worker = self._worker()
-        found = self._ask(worker, tenant)
+        found = self._exchange(worker, tenant)
         if found is not None and found.is_other and worker.served > 1:
             self._end(worker)
             worker = self._worker()
-            found = self._ask(worker, tenant)
+            found = self._exchange(worker, tenant)
         if found is None:
             words = without_secrets(worker.last_words(), tenant.url)
             code = self._end(worker)
@@ -130,7 +130,7 @@ class Workers:
             return WorkerAnswer(error=f"{said} ({words})" if words else said, exit_code=3)
         return found
 
-    def _ask(self, worker: _Process, tenant: Tenant) -> WorkerAnswer | None:
+    def _exchange(self, worker: _Process, tenant: Tenant) -> WorkerAnswer | None:
         names = {"schema": tenant.schema or "", "name": tenant.name, "database": tenant.url.database or ""}
         arguments = list(self.arguments)
         for name, value in names.items():
@@ -180,7 +180,7 @@ def main() -> int:
     """Upgrade tenants until stdin ends. Reserve stdout for answers; redirect other output to stderr."""
     from pipestate.migration.upgrade import make_upgrade
     from pipestate.project.graph import find_targets
-    from pipestate.project.revision_files import read_chain
+    from pipestate.project.revision_files import read_migrations
     from pipestate.project.version_table import locator
 
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -188,10 +188,10 @@ def main() -> int:
     job, environ = json.loads(sys.stdin.readline()), dict(os.environ)
     project = find_described(job["project"])
     ini_url = partial(project.option, "sqlalchemy.url")
-    chain = read_chain(project)
-    locate = locator(project, chain, job["version_table"])
-    shared = make_upgrade(project, chain, locate, parse_url("postgresql://"))
-    wanted = find_targets(chain, job["target"])
+    migrations = read_migrations(project)
+    locate = locator(project, migrations, job["version_table"])
+    shared = make_upgrade(project, migrations, locate, parse_url("postgresql://"))
+    wanted = find_targets(migrations, job["target"])
     for line in sys.stdin:
         tenant = json.loads(line)
         url, path, arguments = parse_url(tenant["url"]), tuple(tenant["path"]), tuple(tenant["arguments"])
@@ -225,7 +225,7 @@ def _upgrade(plan: "Upgrade", wanted: Sequence[str]) -> WorkerAnswer:
         for revision, closed in done.closed.items()
         for runbook, phase in closed.report.phases()
     ]
-    return WorkerAnswer(done.applied, waiting, done.held, done.held_ungated)
+    return WorkerAnswer(done.applied, waiting, done.left_pending, done.pending_ungated)
 
 
 if __name__ == "__main__":

@@ -21,13 +21,17 @@ def find_applied_contract(
     A contract below the beginning of the phase does not count. If the revision that begins the phase was
     reverted after the contract, the backfill starts from nothing again.
     """
-    if position.chain is None:
+    if position.migrations is None:
         return None
     names = {phase.name for phase in runbook.phases}
     own = names | {f"{runbook.name}/{name}" for name in names}
-    before = position.chain.ancestors([phase.from_]) if phase.from_ and phase.from_ in position.chain else ()
+    before = (
+        position.migrations.ancestors([phase.from_])
+        if phase.from_ and phase.from_ in position.migrations
+        else ()
+    )
     contracts = {
-        each.id for each in position.chain if not own.isdisjoint(each.gates) and each.id not in before
+        each.id for each in position.migrations if not own.isdisjoint(each.gates) and each.id not in before
     }
     if applied := sorted(contracts & position.applied):
         return applied[0]

@@ -88,7 +88,7 @@ class Difference:
 class Drift:
     """Differences from a revision's schema record; `incomparable` names both servers if they differ.
 
-    `recorded_at` is None if the chain built the schema.
+    `recorded_at` is None if the migrations built the schema.
     """
 
     revision: str | None
@@ -172,7 +172,7 @@ def edited_files(connection: Connection, position: Position) -> tuple[str, ...]:
 
 
 def _recorded(connection: Connection, version_table: str) -> list[tuple[str, str | None, str]]:
-    """Read the newest upgrade of each revision in this chain: its title and file hash."""
+    """Read the newest upgrade of each revision in this project: its title and file hash."""
     run = qualified("run", connection.dialect.name)
     table = version_table.replace("'", "''")
     query = (

@@ -171,8 +171,8 @@ def _what_was_found(row: Any) -> str:
         return "failed"
     if row.kind == COMPAT:
         return f"{row.broken} of {many(row.statements, 'statement')} would break, {row.changed} return other columns"
-    if row.longest_stall_ms is not None:
-        return f"longest wait {row.longest_stall_ms:.0f} ms{'' if row.bounded else ', not bounded'}"
+    if row.longest_wait_ms is not None:
+        return f"longest wait {row.longest_wait_ms:.0f} ms{'' if row.bounded else ' (a lock request may never give up)'}"
     return "waits not known for so many rows" if row.scale is None else "failed"
 
 

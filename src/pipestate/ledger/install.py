@@ -26,7 +26,9 @@ from pipestate.verify.session_safety import ARCHIVE
 
 POSTGRESQL: Dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
 SQLITE: Dialect = sqlite.dialect()
-DECLARE = "  path_before text := pg_catalog.current_setting('search_path');\n  stranger record;\n  todo text;"
+DECLARE = (
+    "  path_before text := pg_catalog.current_setting('search_path');\n  other_owner record;\n  todo text;"
+)
 REFUSE_NAMESAKE = f"""  IF current_user = '{SCHEMA}' AND path_before LIKE '%$user%' THEN
     RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE =
       'the role {SCHEMA} has "$user" on its search_path, so the schema {SCHEMA} would stand before public '

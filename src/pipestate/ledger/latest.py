@@ -17,7 +17,7 @@ from pipestate.ledger.tables import query
 class LastRecord:
     """Last result of `verify --record` for a phase.
 
-    `held_s` is the time that the phase has been open without a closed record.
+    `open_s` is the time that the phase has been open without a closed record.
     """
 
     runbook: str
@@ -25,7 +25,7 @@ class LastRecord:
     is_open: bool
     at: float | None
     age_s: float | None
-    held_s: float | None
+    open_s: float | None
 
 
 @dataclass(frozen=True, slots=True)

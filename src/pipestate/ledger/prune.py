@@ -42,18 +42,18 @@ OLDER = (
 )
 BEFORE_SOAK = (
     "SELECT r.id FROM {run} r JOIN {soak} s ON s.runbook = r.runbook AND s.phase = r.phase "
-    "WHERE r.event = 'verify' AND r.recorded_at < coalesce(s.last_closed_at, s.held_since)"
+    "WHERE r.event = 'verify' AND r.recorded_at < coalesce(s.last_closed_at, s.open_since)"
 )
 TABLES = ("run", *LATEST)
 
 
 @dataclass(frozen=True, slots=True)
 class Old:
-    """Number of deletable rows of a table; `looked_back_on` marks tables that checks may read back."""
+    """Number of deletable rows of a table; `is_read_back` marks tables that checks may read back."""
 
     table: str
     rows: int
-    looked_back_on: bool = False
+    is_read_back: bool = False
 
 
 def find_old(connection: Connection, older_than: timedelta) -> list[Old]:

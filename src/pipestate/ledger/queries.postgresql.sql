@@ -146,12 +146,12 @@ FROM pg_catalog.pg_extension e
 JOIN pg_catalog.pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'pg_stat_statements'
 
 -- name: last_records
-SELECT runbook, phase, held_since IS NOT NULL AS is_open,
+SELECT runbook, phase, open_since IS NOT NULL AS is_open,
     CASE WHEN isfinite(last_record_at) THEN extract(epoch FROM last_record_at) END::float8 AS at,
     CASE WHEN hours_since_last_record IS NOT NULL THEN
         greatest(0, extract(epoch FROM statement_timestamp() - last_record_at)) END::float8 AS age_s,
-    CASE WHEN held_since IS NOT NULL THEN
-        greatest(0, extract(epoch FROM statement_timestamp() - held_since)) END::float8 AS held_s
+    CASE WHEN open_since IS NOT NULL THEN
+        greatest(0, extract(epoch FROM statement_timestamp() - open_since)) END::float8 AS open_s
 FROM pipestate.soak ORDER BY runbook, phase
 
 -- name: last_observations

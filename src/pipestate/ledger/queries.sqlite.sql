@@ -5,11 +5,11 @@ SELECT aside AS id, kind, name, revision, definition, archived_at AS at FROM pip
  WHERE aside IS NOT NULL ORDER BY archived_at, kind, name
 
 -- name: last_records
-SELECT runbook, phase, held_since IS NOT NULL AS is_open,
+SELECT runbook, phase, open_since IS NOT NULL AS is_open,
     unixepoch(last_record_at) * 1.0 AS at,
     CASE WHEN hours_since_last_record IS NOT NULL THEN
         max(0.0, unixepoch('now') - unixepoch(last_record_at)) END AS age_s,
-    max(0, unixepoch('now') - unixepoch(held_since)) * 1.0 AS held_s
+    max(0, unixepoch('now') - unixepoch(open_since)) * 1.0 AS open_s
 FROM pipestate_soak ORDER BY runbook, phase
 
 -- name: last_observations

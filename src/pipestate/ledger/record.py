@@ -31,7 +31,7 @@ from pipestate.verify.session_safety import foreign_owner_query
 
 # A container's user is often root, so the launcher or the CI names the person.
 VARIABLES = ("PIPESTATE_ACTOR", "GITHUB_ACTOR", "GITLAB_USER_LOGIN")
-# Version table with its schema, quoted as in `chain.candidates`: revision ids may repeat across chains.
+# Version table with its schema, quoted as in `version_table.candidates`: projects may have the same revision ids.
 _VERSION_TABLE = {
     "postgresql": """(SELECT '"' || replace(n.nspname, '"', '""') || '"."' || replace(c.relname, '"', '""') || '"'
         FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -89,8 +89,10 @@ def record_report(
     `revision` is the one that a migration is about to run. The default is the database's current revision.
     """
     require_ledger(connection)
-    asked = [(runbook, phase) for runbook, phase in report.phases() if phase.gate in (Gate.OPEN, Gate.CLOSED)]
-    for runbook, phase in asked:
+    evaluated = [
+        (runbook, phase) for runbook, phase in report.phases() if phase.gate in (Gate.OPEN, Gate.CLOSED)
+    ]
+    for runbook, phase in evaluated:
         values = {
             "runbook": runbook.name,
             "phase": phase.name,
@@ -117,7 +119,7 @@ def record_report(
             for verdict in phase.checks
         ]
         _insert(connection, values, results)
-    return len(asked)
+    return len(evaluated)
 
 
 def record_event(
@@ -136,7 +138,7 @@ def record_event(
 ) -> None:
     """Write a row outside any phase: a purge, or an applied or reverted revision.
 
-    A revision has a `title`, the `file_sha256` of its file, and the quoted `version_table` of its chain.
+    A revision has a `title`, the `file_sha256` of its file, and the quoted `version_table` of its migrations.
     `dropped` lists the dropped objects. `state` is the ledger state that the caller has just read.
     """
     require_ledger(connection, state)
@@ -203,8 +205,8 @@ class Rehearsed:
     duration_ms: float
     kind: str = REHEARSE
     rows: int = 0
-    longest_stall_ms: float | None = None
-    noise_ms: float | None = None
+    longest_wait_ms: float | None = None
+    idle_wait_ms: float | None = None
     bounded: bool | None = None
     tables: Mapping[str, int] | None = None
     scale: float | None = None
@@ -256,11 +258,11 @@ def find_signoff(name: str, runbooks: Sequence[Runbook], position: Position) -> 
         for phase in runbook.phases
         for signoff in phase.signoffs
     ]
-    found = [asked for asked in every if f"/{asked.address}".endswith(f"/{name}")]
+    found = [request for request in every if f"/{request.address}".endswith(f"/{name}")]
     if not found:
-        known = ", ".join(sorted(asked.address for asked in every))
+        known = ", ".join(sorted(request.address for request in every))
         raise ConfigError(
-            f"no runbook asks for {name}; " + (f"there are {known}" if known else "none here has a sign-off")
+            f"no runbook has a sign-off {name}; " + (f"there are {known}" if known else "none here has any")
         )
     chosen = found
     if "/" not in name:
@@ -268,8 +270,12 @@ def find_signoff(name: str, runbooks: Sequence[Runbook], position: Position) -> 
     if len(chosen) == 1:
         return chosen[0]
     at = f"at revision {position.current or 'base'}"
-    why = f"is asked for by {len(chosen)} phases" if chosen else f"is asked for by no phase that applies {at}"
-    raise ConfigError(f"{name} {why}: say which of {', '.join(asked.address for asked in chosen or found)}")
+    why = (
+        f"is a sign-off of {len(chosen)} phases" if chosen else f"is a sign-off of no phase that applies {at}"
+    )
+    raise ConfigError(
+        f"{name} {why}: say which of {', '.join(request.address for request in chosen or found)}"
+    )
 
 
 # Characters that show nothing, though Unicode counts them as letters or marks.
@@ -292,7 +298,7 @@ def person_of(by: str) -> str:
 
 
 def attest(
-    connection: Connection, asked: SignOffRequest, *, by: str, note: str | None, revision: str | None
+    connection: Connection, request: SignOffRequest, *, by: str, note: str | None, revision: str | None
 ) -> None:
     """Record a person's sign-off."""
     require_ledger(connection)
@@ -301,17 +307,17 @@ def attest(
         raise ConfigError("--by is empty: say whose word it is")
     table = ledger_on(connection.dialect.name).attestation
     # Reuse the recorded spelling: some servers cannot compare names case-insensitively.
-    signed = select(table.c.person).where(table.c.name == asked.signoff.id).distinct()
+    signed = select(table.c.person).where(table.c.name == request.signoff.id).distinct()
     known = (str(each) for each in connection.execute(signed).scalars())
     person = next((each for each in known if each.casefold() == person.casefold()), person)
     values = {
-        "runbook": asked.runbook.name,
-        "phase": asked.phase.name,
-        "name": asked.signoff.id,
+        "runbook": request.runbook.name,
+        "phase": request.phase.name,
+        "name": request.signoff.id,
         "person": person,
         "note": note,
         "revision": revision,
-        "text_sha256": asked.signoff.text_sha256,
+        "text_sha256": request.signoff.text_sha256,
         "database": this_database(connection),
     }
     connection.execute(insert(table).values(**values))

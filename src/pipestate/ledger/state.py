@@ -34,7 +34,7 @@ class LedgerState:
     missing: tuple[str, ...]
 
 
-def look(connection: Connection) -> LedgerState:
+def read_ledger_state(connection: Connection) -> LedgerState:
     """Compare this database's ledger with the definition; reads only the catalogue."""
     dialect = connection.dialect.name
     rows = run_as_written(connection, query("ledger_columns", dialect))
@@ -54,7 +54,7 @@ def look(connection: Connection) -> LedgerState:
 
 def has_ledger(connection: Connection, seen: LedgerState | None = None) -> bool:
     """Check for a ledger to write to; raise an error if it is outdated."""
-    state = seen or look(connection)
+    state = seen or read_ledger_state(connection)
     if state.missing:
         raise ConfigError(older(state))
     return state.installed
@@ -62,7 +62,7 @@ def has_ledger(connection: Connection, seen: LedgerState | None = None) -> bool:
 
 def is_readable(connection: Connection) -> bool:
     """Tell whether there is a ledger, up to date and owned by a trusted role."""
-    state = look(connection)
+    state = read_ledger_state(connection)
     return state.installed and not state.missing and find_foreign_owner(connection) is None
 
 
@@ -143,14 +143,14 @@ def _name(database: str) -> str:
 
 
 def refuse_foreign_owner(*, to_change: bool = False) -> str:
-    """Render PL/pgSQL that stops at a foreign owner; the block must declare `stranger record`.
+    """Render PL/pgSQL that stops at a foreign owner; the block must declare `other_owner record`.
 
     It avoids FOUND, because an enclosing block may have a variable of that name.
     """
-    return f"""  {foreign_owner_query(to_change=to_change).replace("AS me", "AS me INTO stranger", 1)};
-  IF stranger.what IS NOT NULL THEN
+    return f"""  {foreign_owner_query(to_change=to_change).replace("AS me", "AS me INTO other_owner", 1)};
+  IF other_owner.what IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = '{OWN_SQLSTATE}', MESSAGE = pg_catalog.format(
-      '{MESSAGE}', stranger.what, stranger.owner, stranger.me);
+      '{MESSAGE}', other_owner.what, other_owner.owner, other_owner.me);
   END IF;"""
 
 

@@ -79,7 +79,7 @@ def in_utc(moment: datetime) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Tables on one engine. `objects` registers the objects that a chain created, for its downgrades."""
+    """Tables on one engine. `objects` registers the objects that the migrations created, for their downgrades."""
 
     metadata: MetaData
     objects: Table
@@ -118,7 +118,7 @@ class _Builder:
         """One row per phase of a run, or per event outside a phase: a purge, an upgrade.
 
         `actor` is the person, `role` the database role. An upgrade or downgrade has the revision's title, the
-        SHA-256 of its file, the version table of its chain, and the dropped objects. `phase_sha256` is the
+        SHA-256 of its file, the version table of its migrations, and the dropped objects. `phase_sha256` is the
         hash of the evaluated phase. `database` is the one in which the row was written.
         """
         counts = (_count(name) for name in ("passed", "failed", "warned", "errored", "skipped"))
@@ -211,7 +211,7 @@ class _Builder:
             Column("files", Json, nullable=False),
             _text("clone", nullable=False),
             _count("rows", BigInteger),
-            *(Column(name, Float) for name in ("longest_stall_ms", "noise_ms")),
+            *(Column(name, Float) for name in ("longest_wait_ms", "idle_wait_ms")),
             *(Column(name, Boolean) for name in ("bounded", "ok")),
             Column("duration_ms", Float),
             Column("kind", Text, server_default=text("'rehearse'"), nullable=False),
@@ -256,7 +256,7 @@ class _Builder:
         )
 
     def objects(self) -> Table:
-        """One row per table, column, index or constraint that a chain created and may drop."""
+        """One row per table, column, index or constraint that the migrations created and may drop."""
         return self.table(
             "object",
             *_texts("kind", "name", "revision", nullable=False),

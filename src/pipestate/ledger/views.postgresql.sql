@@ -46,7 +46,7 @@ CROSS JOIN LATERAL (
 -- Records are the runs of `pipestate verify --record`; what gates found inside migrations is none. The streak of
 -- a phase is its open records after the last closed one. Each of them is a row, as if the streak began there,
 -- so that a check can leave a long gap behind. A phase without a streak has one row, and no beginning in it.
--- Records of another database, and those before the phase asked what it asked last, do not count.
+-- Records of another database, and those before the last change of the phase's checks, do not count.
 CREATE OR REPLACE VIEW pipestate.soak_since AS
 WITH written AS (
   SELECT r.runbook, r.phase, r.id, r.actor, r.recorded_at, r.gate, r.phase_sha256 <> first_value(r.phase_sha256) OVER (
@@ -63,7 +63,7 @@ WITH written AS (
   WINDOW back AS (PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC)
 ), counted AS (
   SELECT r.runbook, r.phase, r.recorded_at,
-         r.is_open AND r.counts AND r.closed = 0 AS holds,
+         r.is_open AND r.counts AND r.closed = 0 AS in_streak,
          row_number() OVER back AS place,
          count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER back AS records,
          count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER whole AS of_all,
@@ -75,12 +75,12 @@ WITH written AS (
   FROM record r
   WINDOW whole AS (PARTITION BY r.runbook, r.phase),
          back AS (PARTITION BY r.runbook, r.phase ORDER BY r.recorded_at DESC, r.id DESC)
-), held AS (
+), streak AS (
   SELECT c.*,
-         CASE WHEN c.holds
+         CASE WHEN c.in_streak
               THEN greatest(0, floor(extract(epoch FROM statement_timestamp() - c.recorded_at)))::bigint
-         END AS held_s,
-         max(CASE WHEN c.holds
+         END AS open_s,
+         max(CASE WHEN c.in_streak
                   THEN greatest(0, ceil(extract(epoch FROM c.next_at - c.recorded_at)))::bigint
              END) OVER (PARTITION BY c.runbook, c.phase ORDER BY c.place) AS gap_s,
          CASE WHEN isfinite(c.last_record_at)
@@ -89,18 +89,18 @@ WITH written AS (
          END AS last_s
   FROM counted c
 )
-SELECT h.runbook,
-       h.phase,
-       h.records,
-       CASE WHEN h.holds THEN h.recorded_at END AS held_since,
-       h.last_record_at,
-       round((h.held_s * 100 / 86400) / 100.0, 2) AS days_held,
-       round(((h.last_s * 100 + 3599) / 3600) / 100.0, 2) AS hours_since_last_record,
-       round(((h.gap_s * 100 + 3599) / 3600) / 100.0, 2) AS longest_gap_hours,
-       h.last_closed_at,
-       h.last_closed_by
-FROM held h
-WHERE h.holds OR (h.of_all = 0 AND h.place = 1);
+SELECT s.runbook,
+       s.phase,
+       s.records,
+       CASE WHEN s.in_streak THEN s.recorded_at END AS open_since,
+       s.last_record_at,
+       round((s.open_s * 100 / 86400) / 100.0, 2) AS days_open,
+       round(((s.last_s * 100 + 3599) / 3600) / 100.0, 2) AS hours_since_last_record,
+       round(((s.gap_s * 100 + 3599) / 3600) / 100.0, 2) AS longest_gap_hours,
+       s.last_closed_at,
+       s.last_closed_by
+FROM streak s
+WHERE s.in_streak OR (s.of_all = 0 AND s.place = 1);
 
 -- The whole streak: one row a phase.
 CREATE OR REPLACE VIEW pipestate.soak AS
@@ -108,9 +108,9 @@ SELECT DISTINCT ON (s.runbook, s.phase)
        s.runbook,
        s.phase,
        s.records,
-       s.held_since,
+       s.open_since,
        s.last_record_at,
-       s.days_held,
+       s.days_open,
        s.hours_since_last_record,
        s.longest_gap_hours,
        s.last_closed_at,
@@ -157,13 +157,13 @@ FROM pipestate.backfill_progress p
 WHERE p.id = (SELECT max(latest.id) FROM pipestate.backfill_progress latest
               WHERE latest.runbook = p.runbook AND latest.name = p.name);
 
--- The newest rehearsal of each revision, of those whose files are all as they are today. The look says which they
+-- The newest rehearsal of each revision, of those whose files are all as they are today. The session says which they
 -- are, in the setting `pipestate.files`; where nobody has said it, the view is empty.
 CREATE OR REPLACE VIEW pipestate.rehearsed AS
 SELECT DISTINCT ON (f.revision)
        f.revision,
-       r.longest_stall_ms,
-       r.noise_ms,
+       r.longest_wait_ms,
+       r.idle_wait_ms,
        r.bounded,
        r.ok,
        r.rows,

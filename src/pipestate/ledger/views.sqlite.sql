@@ -53,7 +53,7 @@ WITH written AS (
   WINDOW back AS (PARTITION BY r.runbook, r.phase ORDER BY r.day DESC, r.id DESC)
 ), counted AS (
   SELECT r.runbook, r.phase, r.recorded_at, r.second,
-         r.is_open AND r.counts AND r.closed = 0 AS holds,
+         r.is_open AND r.counts AND r.closed = 0 AS in_streak,
          row_number() OVER back AS place,
          count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER back AS records,
          count(*) FILTER (WHERE r.is_open AND r.counts AND r.closed = 0) OVER whole AS of_all,
@@ -66,35 +66,35 @@ WITH written AS (
   FROM record r
   WINDOW whole AS (PARTITION BY r.runbook, r.phase),
          back AS (PARTITION BY r.runbook, r.phase ORDER BY r.day DESC, r.id DESC)
-), held AS (
+), streak AS (
   SELECT c.*,
-         CASE WHEN c.holds THEN max(0, unixepoch('now') - c.second) END AS held_s,
-         max(CASE WHEN c.holds THEN max(0, c.next_second - c.second) END) OVER (
+         CASE WHEN c.in_streak THEN max(0, unixepoch('now') - c.second) END AS open_s,
+         max(CASE WHEN c.in_streak THEN max(0, c.next_second - c.second) END) OVER (
            PARTITION BY c.runbook, c.phase ORDER BY c.place) AS gap_s,
          CASE WHEN c.last_second <= unixepoch('now') + 300
               THEN max(0, unixepoch('now') - c.last_second) END AS last_s
   FROM counted c
 )
-SELECT h.runbook,
-       h.phase,
-       h.records,
-       CASE WHEN h.holds THEN h.recorded_at END AS held_since,
-       h.last_record_at,
-       (h.held_s * 100 / 86400) / 100.0 AS days_held,
-       ((h.last_s * 100 + 3599) / 3600) / 100.0 AS hours_since_last_record,
-       ((h.gap_s * 100 + 3599) / 3600) / 100.0 AS longest_gap_hours,
-       h.last_closed_at,
-       h.last_closed_by
-FROM held h
-WHERE h.holds OR (h.of_all = 0 AND h.place = 1);
+SELECT s.runbook,
+       s.phase,
+       s.records,
+       CASE WHEN s.in_streak THEN s.recorded_at END AS open_since,
+       s.last_record_at,
+       (s.open_s * 100 / 86400) / 100.0 AS days_open,
+       ((s.last_s * 100 + 3599) / 3600) / 100.0 AS hours_since_last_record,
+       ((s.gap_s * 100 + 3599) / 3600) / 100.0 AS longest_gap_hours,
+       s.last_closed_at,
+       s.last_closed_by
+FROM streak s
+WHERE s.in_streak OR (s.of_all = 0 AND s.place = 1);
 
 CREATE VIEW pipestate_soak AS
 SELECT s.runbook,
        s.phase,
        s.records,
-       s.held_since,
+       s.open_since,
        s.last_record_at,
-       s.days_held,
+       s.days_open,
        s.hours_since_last_record,
        s.longest_gap_hours,
        s.last_closed_at,
@@ -139,11 +139,11 @@ FROM pipestate_backfill_progress p
 WHERE p.id = (SELECT max(latest.id) FROM pipestate_backfill_progress latest
               WHERE latest.runbook = p.runbook AND latest.name = p.name);
 
--- SQLite has no settings in which a look could say what the files are: nothing counts as rehearsed.
+-- SQLite has no settings in which a session could say what the files are: nothing counts as rehearsed.
 CREATE VIEW pipestate_rehearsed AS
 SELECT f.key AS revision,
-       r.longest_stall_ms,
-       r.noise_ms,
+       r.longest_wait_ms,
+       r.idle_wait_ms,
        r.bounded,
        r.ok,
        r.rows,

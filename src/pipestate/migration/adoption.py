@@ -1,6 +1,6 @@
-"""Definitions of tables and indexes, and helpers of a chain that adopts an existing schema.
+"""Definitions of tables and indexes, and helpers of migrations that adopt an existing schema.
 
-The shipped chain is one: its downgrades drop objects of the chain alone. Any project may use `pipestate.ddl`; these
+The shipped migrations are such: their downgrades drop only objects that they created. Any project may use `pipestate.ddl`; these
 helpers are internal.
 """
 
@@ -59,7 +59,7 @@ class Shape:
     """The columns and key that an existing table of that name must have to be adopted.
 
     With `partitions` it may be partitioned: its key is then the first column of a unique index. `unique`
-    names columns that the chain will make unique together. PostgreSQL does this only for a table that is
+    names columns that the migrations will make unique together. PostgreSQL does this only for a table that is
     partitioned by these columns alone. `times` names columns that checks compare with the clock: PostgreSQL
     cannot compare text so.
     """
@@ -124,7 +124,7 @@ def create_table(table: sa.Table, *indexes: Index) -> None:
 
 
 def drop_table(name: str) -> None:
-    """Drop an empty table of the chain; archive one with rows, so that it can be restored."""
+    """Drop an empty table that the migrations created; archive one with rows, so that it can be restored."""
     require_gate(f"drop_table({name!r})", name)
     engine().drop_table(name)
 
@@ -135,13 +135,13 @@ def create_view(name: str, queries: Mapping[str, str], *, comment: str) -> None:
 
 
 def drop_view(name: str) -> None:
-    """Drop a view that the chain created."""
+    """Drop a view that the migrations created."""
     require_gate(f"drop_view({name!r})")
     engine().drop_view(name)
 
 
 def drop_columns(table: str, columns: Sequence[str]) -> None:
-    """Drop those of the columns that the chain created; in a table with rows hide them.
+    """Drop those of the columns that the migrations created; in a table with rows hide them.
 
     `add_columns` of the same revision restores them.
     """
@@ -174,13 +174,13 @@ def set_default(table: str, column: str, expression: str) -> None:
 
 
 def drop_constraint(table: str, name: str) -> None:
-    """Drop a constraint that the chain created."""
+    """Drop a constraint that the migrations created."""
     require_gate(f"drop_constraint({table!r}, {name!r})", table)
     engine().drop_constraint(table, name)
 
 
 def drop_index(*names: str) -> None:
-    """Drop indexes that the chain created, under a short lock on their tables."""
+    """Drop indexes that the migrations created, under a short lock on their tables."""
     require_gate(f"drop_index({', '.join(map(repr, names))})")
     engine().drop_index(*names)
 
@@ -209,7 +209,7 @@ def analyze_table(*tables: str) -> None:
 
 
 def install_objects() -> None:
-    """Create the objects that a chain with a registry needs from its first revision on."""
+    """Create the objects that migrations with a registry need from their first revision on."""
     engine().install_objects()
 
 

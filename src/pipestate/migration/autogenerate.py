@@ -24,7 +24,7 @@ from alembic.script import ScriptDirectory
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.request import runbooks_of
-from pipestate.project.graph import Chain, Revision, make_chain
+from pipestate.project.graph import Migrations, Revision, make_migrations
 from pipestate.project.phases import fill_opens
 from pipestate.project.revision_files import read_gates
 from pipestate.project.scaffold.contract import draft_runbook, ends_with, find_phase, refuse_useless
@@ -127,17 +127,19 @@ def _refuse_or_edit(context: AutogenContext, contract: ContractOp) -> None:
     migration, revision = context.migration_context, str(contract.script.rev_id)
     assert migration is not None
     assert migration.script is not None
-    chain = _chain(migration.script)
+    migrations = _migrations(migration.script)
     try:
         runbook, phase = find_phase(runbooks_of(migration), contract.phase)
-        refuse_useless(chain, runbook, phase, revision, below=chain.heads)
-        asked = fill_opens(chain, runbook).phases[runbook.phases.index(phase)].opens
-        if asked and not contract.named:
+        refuse_useless(migrations, runbook, phase, revision, below=migrations.heads)
+        opened = fill_opens(migrations, runbook).phases[runbook.phases.index(phase)].opens
+        if opened and not contract.named:
             raise ConfigError(
-                f"{contract.phase} was the gate of {', '.join(asked)}, which the database has: name the gate "
-                f"of this change with `alembic -x {OPTION}=RUNBOOK/PHASE revision --autogenerate`"
+                f"{', '.join(opened)} already used the gate {contract.phase}: name a new one with "
+                f"`alembic -x {OPTION}=RUNBOOK/PHASE revision --autogenerate`"
             )
-        drafts = draft_runbook(runbook, phase, revision, ends_with(chain, runbook, phase, contract.dropped))
+        drafts = draft_runbook(
+            runbook, phase, revision, ends_with(migrations, runbook, phase, contract.dropped)
+        )
         write(drafts)
     except PipestateError as error:
         raise MigrationError(f"{error}; no revision was written") from None
@@ -145,15 +147,15 @@ def _refuse_or_edit(context: AutogenContext, contract: ContractOp) -> None:
         migration.config.print_stdout("  Changed %s: phases end with %s", runbook.path, revision)
 
 
-def _chain(scripts: ScriptDirectory) -> Chain:
-    """Describe Alembic's chain, with the gates that its files name."""
+def _migrations(scripts: ScriptDirectory) -> Migrations:
+    """Describe Alembic's revisions, with the gates that their files name."""
     every = list(scripts.walk_revisions())
     known = {script.revision for script in every}
 
     def ids(named: str | Iterable[str] | None) -> tuple[str, ...]:
         return tuple(each for each in ([named] if isinstance(named, str) else named or ()) if each in known)
 
-    return make_chain(
+    return make_migrations(
         [
             Revision(
                 script.revision,

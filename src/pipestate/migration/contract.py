@@ -20,7 +20,7 @@ from pipestate.migration import sql
 from pipestate.migration.engine import engine
 from pipestate.migration.failure import MigrationError, logs_to_stderr, translate_errors, warn
 from pipestate.migration.gate import gate
-from pipestate.migration.request import force_reason, set_mark
+from pipestate.migration.request import force_reason, set_token
 from pipestate.migration.run import current_run
 
 # An expression, or a mapping from dialect name to expression.
@@ -102,7 +102,7 @@ class Drop:
 class Contract:
     """Tables, and columns of remaining tables, that a revision drops behind the gate of `phase`.
 
-    `insist` names checks and sign-offs that the phase must have; `recheck` names those evaluated again under
+    `must_pass` names checks and sign-offs that the phase must have; `recheck` names those evaluated again under
     the lock. `drop_triggers` names triggers of these tables that are dropped and restored with the columns.
 
     A restore derives two kinds of rows by `derived`: new rows, and rows modified since the contract. A
@@ -120,7 +120,7 @@ class Contract:
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict, kw_only=True)
     keys: Mapping[str, str | Sequence[str]] = field(default_factory=dict, kw_only=True)
     recheck: Sequence[str] | None = field(default=None, kw_only=True)
-    insist: Sequence[str] = field(default=(), kw_only=True)
+    must_pass: Sequence[str] = field(default=(), kw_only=True)
     derived: Mapping[str, DerivedRows | Mapping[str, Value]] = field(default_factory=dict, kw_only=True)
     changed_at: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     drop_triggers: Sequence[str] = field(default=(), kw_only=True)
@@ -137,11 +137,11 @@ class Contract:
         """Pass the gate, then drop; raise GateClosed if it is closed and not forced."""
         revision = self._running()
         if not self._is_meant(engine_name):
-            set_mark(revision)  # this database drops nothing, so no check is evaluated
+            set_token(revision)  # this database drops nothing, so no check is evaluated
             current_run().passed_gates.add(self.phase)
             return
         drop = self._drop(revision)
-        with sql.running(revision), _told():
+        with sql.running(revision), _report_errors():
             if self.may_be_gone:
                 engine().refuse_other_case((), self.columns)  # the gate refuses tables
             engine().refuse_drop(drop)
@@ -151,11 +151,11 @@ class Contract:
                 lock=list(dict.fromkeys([*self.tables, *self.columns])),
                 lock_also=engine().also_locked(drop),
                 recheck=self.recheck,
-                insist=self.insist,
+                must_pass=self.must_pass,
                 may_be_gone=self.may_be_gone,
                 revision=revision,
             ),
-            _told(),
+            _report_errors(),
         ):
             engine().soft_drop(drop)
 
@@ -164,7 +164,7 @@ class Contract:
         if not self._is_meant(engine_name):
             return
         revision = self._running()
-        with sql.running(revision), _told():
+        with sql.running(revision), _report_errors():
             if self.keep:
                 engine().restore(self._drop(revision))
             elif force_reason() is None:
@@ -188,7 +188,7 @@ class Contract:
             tuple(self.drop_triggers),
             self.may_be_gone,
             self.keep,
-            BACKUP in self.insist,
+            BACKUP in self.must_pass,
         )
 
     def _is_meant(self, engine_name: str | None) -> bool:
@@ -256,7 +256,7 @@ class Contract:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _report_errors() -> Iterator[None]:
     """Report each error in one sentence, under any env.py; on Alembic's command line, on stderr."""
     context = op.get_context()
     plainly = nullcontext() if context.as_sql else translate_errors(op.get_bind().engine.url)

@@ -166,7 +166,7 @@ def loader_of(package: str, functions: Mapping[str, str]) -> Callable[[str], Any
     return load
 
 
-def engine_of(on: OfEngine) -> MigrationEngine:
+def migration_engine_of(on: OfEngine) -> MigrationEngine:
     """Choose the implementation for a connection, a URL, or Alembic's context."""
     name = name_of(on)
     if name not in ENGINES:
@@ -176,4 +176,4 @@ def engine_of(on: OfEngine) -> MigrationEngine:
 
 def engine() -> MigrationEngine:
     """Choose the implementation for the database that is being migrated."""
-    return engine_of(op.get_context())
+    return migration_engine_of(op.get_context())

@@ -13,7 +13,7 @@ from pipestate.core.errors import ConfigError
 from pipestate.database.interrupt import listen
 from pipestate.migration.alembic import known_plugins
 from pipestate.migration.alembic import version_table as table_of
-from pipestate.migration.engine import engine_of
+from pipestate.migration.engine import migration_engine_of
 from pipestate.migration.failure import MigrationError, translate_errors
 from pipestate.migration.guard import assert_lock, changes_something, include_name, run_before_steps, watch
 from pipestate.migration.recording import record_run
@@ -80,7 +80,7 @@ def write_script(
     begin()
     migration = context.get_context()
     table_of(migration).info[VERSION_TABLE] = True
-    engine = engine_of(migration)
+    engine = migration_engine_of(migration)
     engine.write_head(migration)
     run_before_steps(migration, engine.assert_start)
     watch(context, migration)
@@ -118,7 +118,7 @@ def run(
     """Do the whole work of an `env.py`; `context` is `alembic.context`.
 
     `metadata`, `include_object`, the comparisons and `plugins` are Alembic's arguments for autogenerate.
-    `on_sqlite` replaces arguments of `configure` on SQLite. With `registry` the chain records the objects
+    `on_sqlite` replaces arguments of `configure` on SQLite. With `registry` the migrations record the objects
     that it creates, and its downgrades drop only those.
     """
     options = read_options(context)
@@ -155,7 +155,7 @@ def _run_online(
         if given.in_transaction():
             raise MigrationError(
                 "the connection given in config.attributes['connection'] is inside a transaction; "
-                "the chain commits as it goes: commit or roll back first"
+                "the migrations commit as they go: commit or roll back first"
             )
         with translate_errors(given.engine.url):
             _migrate(context, given, settings, begin)
@@ -173,7 +173,7 @@ def _migrate(
     locked = changes_something(context)
     if path := context.config.attributes.get(SCHEMAS):
         enter_schema(connection, path, {})  # before the lock, because each tenant has a separate lock
-    with engine_of(connection).open_session(connection, locked=locked):
+    with migration_engine_of(connection).open_session(connection, locked=locked):
         context.configure(connection=connection, **settings[connection.dialect.name])
         begin()
         if locked:
@@ -185,4 +185,4 @@ def _migrate(
 
 
 def _engine(url: URL) -> Engine:
-    return create_engine(url, poolclass=NullPool, connect_args=engine_of(url).CONNECT_ARGUMENTS)
+    return create_engine(url, poolclass=NullPool, connect_args=migration_engine_of(url).CONNECT_ARGUMENTS)

@@ -1,6 +1,6 @@
 """The gate of a revision: one phase of a runbook, evaluated inside the migration itself.
 
-    with gate("orders/readiness", lock=["order_log"], insist=["soak", "restore-tested"], revision=revision):
+    with gate("orders/readiness", lock=["order_log"], must_pass=["soak", "restore-tested"], revision=revision):
         op.drop_table("order_log")
 
 If the tables to be locked hold no rows, the gate is open. A closed gate raises GateClosed; `-x
@@ -11,7 +11,7 @@ scripts. Online:
 2. The first pass is recorded in the ledger, before the migration waits for the lock.
 3. Second pass, under the lock: the checks that a late write could change; the whole phase if the tables were
    empty in the first pass and hold rows now.
-4. The mark is set. The ledger records a second pass that was forced or is the only one.
+4. The token is set. The ledger records a second pass that was forced or is the only one.
 
 On PostgreSQL the server does this (`server/*.sql`), on SQLite Python (`sqlite/gate.py`). The gate never
 commits.
@@ -34,7 +34,7 @@ from pipestate.database import connections as db
 from pipestate.database.interrupt import listen
 from pipestate.migration import sql
 from pipestate.migration.alembic import calls_of, has_own_transactions, is_lent
-from pipestate.migration.engine import engine_of
+from pipestate.migration.engine import migration_engine_of
 from pipestate.migration.failure import (
     MigrationError,
     logs_to_stderr,
@@ -49,7 +49,7 @@ from pipestate.migration.request import (
     Tables,
     force_reason,
     inside,
-    note_mark,
+    note_token,
     read_request,
     reason_for,
     running_revision,
@@ -144,13 +144,13 @@ def report_of(request: GateRequest, verdicts: Sequence[Verdict], started: tuple[
     )
 
 
-def evaluate_in_python(request: GateRequest, asked: Sequence[SelectedCheck]) -> Report:
+def evaluate_in_python(request: GateRequest, checks: Sequence[SelectedCheck]) -> Report:
     """Evaluate checks on the connection of the migration, read-only, as `pipestate verify` does."""
     connection = op.get_bind()
     started = datetime.now(UTC), time.perf_counter()
-    with db.engine_of(connection).look(connection):
+    with db.engine_of(connection).read_only_session(connection):
         timeout_s = timeout_of(op.get_context().config)
-        verdicts = [run_check(connection, each, timeout_s) for each in asked]
+        verdicts = [run_check(connection, each, timeout_s) for each in checks]
     return report_of(request, verdicts, started)
 
 
@@ -165,7 +165,7 @@ def failed_rows(check: Check) -> QueryResult:
     if query is None:
         return NOTHING
     try:
-        with db.engine_of(connection).look(connection):
+        with db.engine_of(connection).read_only_session(connection):
             return read(connection, query, timeout_of(op.get_context().config), most=EVIDENCE_ROWS)
     except QueryFailed as error:
         return QueryResult(("error",), ((str(error),),), 1)
@@ -183,15 +183,15 @@ def gate(
     *,
     lock: Sequence[str],
     recheck: Sequence[str] | None = None,
-    insist: Sequence[str] = (),
+    must_pass: Sequence[str] = (),
     may_be_gone: bool = False,
     revision: str | None = None,
     lock_also: str | None = None,
 ) -> Iterator[None]:
-    """Run the body only while the phase's gate is open.
+    """Run the gated code only while the phase's gate is open.
 
     `recheck` names the checks that a late write could change; they are evaluated again under the lock. By
-    default these are the blocking checks that read a locked table. `insist` names checks and sign-offs that
+    default these are the blocking checks that read a locked table. `must_pass` names checks and sign-offs that
     must be in the phase, blocking, and apply now. `may_be_gone` allows absent tables. `lock_also` is a query
     for more tables.
     """
@@ -204,14 +204,14 @@ def gate(
                 f"lock={lock!r}: give a list of the tables that the change needs, at least one"
             )
         running = running_revision(revision)
-        request = read_request(phase, running, recheck=recheck, insist=insist, tables=lock)
+        request = read_request(phase, running, recheck=recheck, must_pass=must_pass, tables=lock)
         tables = Tables(tuple(lock), may_be_gone, lock_also)
         with sql.running(running):
             _refuse_translated(context, lock)
             if may_be_gone:
-                engine_of(context).refuse_other_case(lock, {})
+                migration_engine_of(context).refuse_other_case(lock, {})
             if context.as_sql:
-                engine_of(context).write_gate(request, tables)
+                migration_engine_of(context).write_gate(request, tables)
             else:
                 _pass_gate(request, tables)
             current_run().passed_gates.add(request.name)
@@ -224,7 +224,7 @@ def gate(
 
 
 def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -> None:
-    """Evaluate these checks of a phase now, without a lock or a mark; raise GateClosed if one fails."""
+    """Evaluate these checks of a phase now, without a lock or a token; raise GateClosed if one fails."""
     context = op.get_context()
     with _errors_as_sentences(context):
         if context.as_sql:
@@ -232,8 +232,8 @@ def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -
                 "require() evaluates checks now, which a script cannot: pass the gate instead, or run it "
                 "without --sql"
             )
-        request = read_request(phase, running_revision(revision), insist=checks)
-        engine_of(context).require_gate_transaction(op.get_bind(), request.revision)
+        request = read_request(phase, running_revision(revision), must_pass=checks)
+        migration_engine_of(context).require_gate_transaction(op.get_bind(), request.revision)
         report = evaluate_in_python(request, [each for each in request.checks if each.check.id in checks])
         if _is_closed(report):
             raise _closed(context, request, report)
@@ -242,7 +242,7 @@ def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -
 def _pass_gate(request: GateRequest, tables: Tables) -> None:
     """Evaluate the gate in two passes; raise GateClosed if it is closed and not forced."""
     connection = op.get_bind()
-    engine = engine_of(connection)
+    engine = migration_engine_of(connection)
     engine.require_gate_transaction(connection, request.revision)
     report = engine.evaluate_gate(request, tables)
     engine.record_gate(request, report, None if report is None else _decide(request, report))
@@ -257,7 +257,7 @@ def _pass_gate(request: GateRequest, tables: Tables) -> None:
         is_reported = report is not None and _is_closed(report)
         reason = _decide(request, late, is_reported=is_reported)
         engine.finish_gate(request, late, None if is_reported else reason, whole=report is None)
-    note_mark(request.revision, tables.names if report is None and late is None else ())
+    note_token(request.revision, tables.names if report is None and late is None else ())
 
 
 def _decide(request: GateRequest, report: Report, *, is_reported: bool = False) -> str | None:
@@ -330,12 +330,12 @@ def _refuse_autocommit(context: MigrationContext, revision: str) -> None:
 def _watch_others(context: MigrationContext, request: GateRequest, lock: Sequence[str]) -> Callable[[], None]:
     """Return a function that refuses losses of tables that the gate has not locked.
 
-    It also runs when the version is written, for statements behind the gate's body. A script asks after each of them.
+    It also runs when the version is written, for statements behind the gated code. A script checks after each of them.
     """
     is_forced = force_reason(request.name) is not None or not read_settings(context.config).enforce
     if context.as_sql or is_forced:
         return lambda: None
-    watched = engine_of(context).watch_others(op.get_bind(), lock, request.revision)
+    watched = migration_engine_of(context).watch_others(op.get_bind(), lock, request.revision)
     pending = [request.revision]
 
     def require() -> None:

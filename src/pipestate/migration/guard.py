@@ -2,7 +2,7 @@
 
 1. One migration at a time: the lock is taken before Alembic reads the version table.
 2. `opens` of a runbook is enforced: a revision that a phase opens must pass that gate. Its file is read
-   before the step; the mark of the passed gate is compared after it, in the step's transaction. A script must
+   before the step; the token of the passed gate is compared after it, in the step's transaction. A script must
    contain the gate.
 3. The ledger, if there is one, records every applied or reverted revision, and every stamp. If the record
    cannot be written, the revision is refused.
@@ -39,14 +39,14 @@ from pipestate.migration.alembic import (
     wrap_migrations,
 )
 from pipestate.migration.commit import begin_for_env_py, require_commit
-from pipestate.migration.engine import ENGINES, engine_of
+from pipestate.migration.engine import ENGINES, migration_engine_of
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.losses import guarded_run
 from pipestate.migration.recording import record, record_at_end_of_script, record_run
-from pipestate.migration.request import has_passed, is_marked, runbooks_of
+from pipestate.migration.request import has_passed, has_token, runbooks_of
 from pipestate.migration.run import describe_undo, read_without_values, run_of
 from pipestate.project.find import Calls
-from pipestate.project.revision_files import asks, read_gates
+from pipestate.project.revision_files import has_gate_of, read_gates
 from pipestate.runbook.files import readable_runbooks
 from pipestate.runbook.model import Phase, Runbook
 
@@ -65,7 +65,7 @@ def hold_migration_lock(migration: MigrationContext) -> Iterator[None]:
         return
     run.is_locked = True
     try:
-        with engine_of(migration).hold_lock(connection):
+        with migration_engine_of(migration).hold_lock(connection):
             yield
     finally:
         run.is_locked = False
@@ -75,7 +75,7 @@ def assert_lock(migration: MigrationContext, step: RevisionStep | None = None) -
     """Refuse to continue if a pooler has given the connection another session, without the lock."""
     del step
     assert migration.connection is not None
-    engine_of(migration).assert_lock(migration.connection)
+    migration_engine_of(migration).assert_lock(migration.connection)
 
 
 # Hooks around each revision of any project.
@@ -128,7 +128,7 @@ def _broken_references(migration: MigrationContext) -> set[tuple[Any, ...]]:
     """Find the dangling references, if the engine does not refuse them by itself."""
     if migration.as_sql or migration.connection is None:
         return set()
-    return engine_of(migration).broken_references(migration.connection)
+    return migration_engine_of(migration).broken_references(migration.connection)
 
 
 # The guard itself.
@@ -149,7 +149,7 @@ HIDDEN = re.compile(r"_pipestate_\d+_")
 def guard(context: Any, *, since: str | None = None) -> None:
     """Guard each configuration of this env.py; `context` is `alembic.context`, or a program's EnvironmentContext.
 
-    Revisions up to `since` may lose data: for databases that replay an old chain.
+    Revisions up to `since` may lose data: for databases that replay old migrations.
     """
     environment = environment_of(context)
     if not isinstance(environment, EnvironmentContext):
@@ -216,7 +216,7 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
 
         around = partial(run_guarded, guarded)
     elif name_of(migration) in ENGINES:
-        around = partial(engine_of(migration).write_step, guarded)
+        around = partial(migration_engine_of(migration).write_step, guarded)
 
     def run_step(migration: MigrationContext, step: RevisionStep, change: Callable[[], None]) -> None:
         run = run_of(migration)
@@ -227,7 +227,7 @@ def watch(environment: EnvironmentContext, migration: MigrationContext, *, since
         if step.is_upgrade:
             gates.require_named(step.revision, calls_of(migration.config))
         if not migration.as_sql and migration.connection is not None and run.has_ledger is not False:
-            engine_of(migration).require_recordable(migration.connection)
+            migration_engine_of(migration).require_recordable(migration.connection)
 
         def body() -> None:
             broken = _broken_references(migration)
@@ -286,10 +286,10 @@ class RequiredGates:
                     f"{calls.pipestate(f'runbook lint {path}')}"
                 )
         for runbook, phase in self._gates_of(script):
-            if not asks(named, runbook, phase):
+            if not has_gate_of(named, runbook, phase):
                 raise MigrationError(
                     f"{runbook.path}:{phase.line} says that {runbook.name}/{phase.name} opens "
-                    f"{script.revision}, but {script.path} does not ask that gate: nothing of it was run. "
+                    f"{script.revision}, but {script.path} does not check that gate: nothing of it was run. "
                     "Put its change into `with gate(...)`, or make it a Contract"
                 )
 
@@ -297,17 +297,17 @@ class RequiredGates:
         """Refuse a revision unless it has passed each of its gates in this step."""
         script = migration.script.get_revision(revision) if migration.script is not None else None
         opened = self._gates_of(script) if script is not None else []
-        marked = not opened or is_marked(revision)
+        passed = not opened or has_token(revision)
         gates = ", ".join(
             f"{runbook.name}/{phase.name}"
             for runbook, phase in opened
-            if not marked or not has_passed(migration, runbook, phase)
+            if not passed or not has_passed(migration, runbook, phase)
         )
         if gates:
             ran = "would run, by this script," if migration.as_sql else "ran"
             kept = ": do not use it" if migration.as_sql else f", {describe_undo(run_of(migration))}"
             raise MigrationError(
-                f"revision {revision} {ran} without passing the gate {gates}{kept}. Ask the gate with "
+                f"revision {revision} {ran} without passing the gate {gates}{kept}. Check the gate with "
                 "`with gate(...)`, or make it a Contract"
             )
 
@@ -321,7 +321,7 @@ class RequiredGates:
             (runbook, phase)
             for runbook in self.runbooks
             for phase in runbook.phases
-            if script.revision in phase.opens or (not phase.opens and asks(named, runbook, phase))
+            if script.revision in phase.opens or (not phase.opens and has_gate_of(named, runbook, phase))
         ]
 
 
@@ -337,7 +337,7 @@ def read_required_gates(migration: MigrationContext) -> RequiredGates:
     for script in migration.script.walk_revisions():
         if gates := _named_gates(script):
             missing = (
-                f"revision {script.revision} asks the gate {gates[0]}, but there is no runbook in "
+                f"revision {script.revision} checks the gate {gates[0]}, but there is no runbook in "
                 f"{directory}: nothing was run. Put runbooks/ beside the alembic.ini that is used (a Config "
                 "that is made in code has none), or into the script directory"
             )
@@ -355,7 +355,7 @@ def _refuse_unknown(scripts: ScriptDirectory, runbooks: Sequence[Runbook]) -> No
         if revision not in known:
             raise MigrationError(
                 f"{runbook.path}:{phase.line}: phase {phase.name} opens {revision}, a revision that the "
-                "chain does not have: correct `opens` in the front matter, or take it out; nothing was run"
+                "project does not have: correct `opens` in the front matter, or take it out; nothing was run"
             )
 
 

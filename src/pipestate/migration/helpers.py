@@ -212,7 +212,7 @@ def install_ledger() -> None:
 def remove_ledger() -> None:
     """Drop an empty ledger; keep one with rows, and report it.
 
-    A chain with a registry keeps the registry until `remove_objects`.
+    Migrations with a registry keep the registry until `remove_objects`.
     """
     require_gate("remove_ledger()")
     engine().remove_ledger()

@@ -16,11 +16,11 @@ from sqlalchemy import Connection
 
 from pipestate.core.text import many, plain
 from pipestate.ledger.record import record_event
-from pipestate.ledger.state import look
+from pipestate.ledger.state import read_ledger_state
 from pipestate.ledger.tables import SCHEMA
 from pipestate.migration.alembic import calls_of
 from pipestate.migration.failure import MigrationError, translate_errors, warn
-from pipestate.migration.request import force_reason, is_covered, is_marked
+from pipestate.migration.request import force_reason, has_token, is_covered
 from pipestate.migration.run import GuardSettings, describe_undo, read_settings, run_of
 
 SHOWN = 6  # names in one sentence
@@ -65,13 +65,13 @@ class RunMemory:
     """The memory of a run, from step to step.
 
     `created` holds tables, and columns as (table, number), that the run has created: dropping them is free.
-    `held` holds the tables that had rows at some time of the run: dropping one is a loss even after it is
+    `had_rows` names the tables that had rows at some time of the run: dropping one is a loss even after it is
     emptied. `copies` holds the rows of a table before its drop, with its values by column, and the new tables
     that were there then; `copied_columns` what was counted in a column before its drop.
     """
 
     created: set[object] = field(default_factory=set)
-    held: set[object] = field(default_factory=set)
+    had_rows: set[object] = field(default_factory=set)
     copies: dict[int, Any] = field(default_factory=dict)
     copied_columns: dict[tuple[int, int], Any] = field(default_factory=dict)
     began: bool = False  # the guard itself has begun the transaction of this step
@@ -114,7 +114,7 @@ def _up_to(migration: MigrationContext, since: str | None) -> frozenset[str]:
         return frozenset(str(each.revision) for each in migration.script.iterate_revisions(since, "base"))
     except (CommandError, RevisionError) as error:
         raise MigrationError(
-            f"guard(context, since={since!r}): this chain has no such revision; name one of its own"
+            f"guard(context, since={since!r}): this project has no such revision; name one of its own"
         ) from error
 
 
@@ -183,8 +183,8 @@ def decide(
     losses = [loss for loss in losses if not _is_own(step, loss)]
     if not losses:
         return
-    marked, reason = is_marked(revision), None
-    judged = [loss for loss in losses if not (marked and is_covered(*_tables_of(loss)))]
+    passed, reason = has_token(revision), None
+    judged = [loss for loss in losses if not (passed and is_covered(*_tables_of(loss)))]
     if judged:
         reason = force_reason()
         if reason is not None:
@@ -248,7 +248,7 @@ def _record(connection: Connection | None, revision: str, losses: Sequence[Loss]
     """Warn, and write the reason into the ledger, if there is one."""
     assert connection is not None
     with translate_errors(connection.engine.url):
-        state = look(connection)
+        state = read_ledger_state(connection)
         keeps = state.installed and not state.missing
         if keeps:
             said = f"loses {listed(losses)}: {reason}"
@@ -259,13 +259,13 @@ def _record(connection: Connection | None, revision: str, losses: Sequence[Loss]
 
 def _refusal(migration: MigrationContext, step: RevisionStep, losses: Sequence[Loss], *, undone: bool) -> str:
     direction = "upgrade" if step.is_upgrade else "downgrade"
-    told = (
+    undo = (
         describe_undo(run_of(migration))
         if undone
         else "and has committed that by itself: restore it from a backup"
     )
     contract = f"put it behind a gate: {contract_command(losses)}; or " if step.is_upgrade else ""
     return (
-        f"the {direction} of revision {step.revision.revision} loses {listed(losses)}, {told}. To go on, "
+        f"the {direction} of revision {step.revision.revision} loses {listed(losses)}, {undo}. To go on, "
         f"{contract}give a reason: {calls_of(migration.config).forced(direction)}"
     )

@@ -22,7 +22,7 @@ from pipestate.migration.run import GuardSettings, current_run
 from pipestate.runbook.statement import tokens
 
 
-def ask_driver(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
+def query_driver(connection: Connection, statement: str) -> list[tuple[Any, ...]]:
     """Run a statement on a cursor of the driver; return the rows, if it has any."""
     cursor: Any = connection.connection.cursor()
     try:
@@ -63,7 +63,7 @@ def called_code(connection: Connection, statement: str) -> str:
             "AND pronamespace IS DISTINCT FROM pg_catalog.to_regnamespace('pipestate') "
             f"AND pg_catalog.lower(proname::text) IN ({', '.join(map(sql.literal, sorted(names)))})"
         )
-        new = "\n".join(str(found) for (found,) in ask_driver(connection, query))
+        new = "\n".join(str(found) for (found,) in query_driver(connection, query))
         code += new
     return code
 
@@ -145,7 +145,7 @@ class Patience:
         self.tried_from = time.monotonic()
         while True:
             if undo is None:
-                ask_driver(self.connection, f"SAVEPOINT {_SAVEPOINT}")
+                query_driver(self.connection, f"SAVEPOINT {_SAVEPOINT}")
             self._set_timeout()
             try:
                 call()
@@ -153,7 +153,7 @@ class Patience:
                 if driver_state(error) not in (LOCK_NOT_AVAILABLE, DEADLOCK):
                     raise
                 if undo is None:
-                    ask_driver(self.connection, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+                    query_driver(self.connection, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
                 else:
                     undo()
                 self.restore = None
@@ -164,20 +164,20 @@ class Patience:
                 self.wait()
             else:
                 if undo is None:
-                    ask_driver(self.connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
+                    query_driver(self.connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
                 return
 
     def run_alone(self, statement: str, call: Callable[[], None], *, strong: bool) -> None:
         """Run a statement in a separate transaction, and leave that open; try again after a lock timeout."""
         self.tried_from = time.monotonic()
         while True:
-            ask_driver(self.connection, "BEGIN")
+            query_driver(self.connection, "BEGIN")
             try:
                 if strong:
                     self._set_timeout()
                 call()
             except Exception as error:
-                ask_driver(self.connection, "ROLLBACK")
+                query_driver(self.connection, "ROLLBACK")
                 self.restore = None
                 if not strong or driver_state(error) not in (LOCK_NOT_AVAILABLE, DEADLOCK):
                     raise
@@ -193,7 +193,7 @@ class Patience:
     def lift_timeout(self) -> None:
         """Reset the timeout before a statement that must run to its end: rows, indexes built concurrently."""
         if self.restore is not None:
-            ask_driver(
+            query_driver(
                 self.connection,
                 f"SELECT pg_catalog.set_config('lock_timeout', {sql.literal(self.restore)}, true)",
             )
@@ -205,7 +205,7 @@ class Patience:
     def holds_strong_lock(self) -> bool:
         """Say whether this transaction blocks writers of a table that others may use."""
         existing = self.existing()
-        return any(oid in existing for (oid,) in ask_driver(self.connection, _HELD))
+        return any(oid in existing for (oid,) in query_driver(self.connection, _HELD))
 
     def wait(self) -> None:
         """Let the queue behind this session pass; each pause is longer, with a random part."""
@@ -236,7 +236,7 @@ class Patience:
         if self.timeout_is_own or self.restore is not None:
             return
         limit = self.settings.lock_timeout_s if self.tries else min(self.settings.lock_timeout_s, SAY_AFTER_S)
-        ((before, deadlock, _),) = ask_driver(
+        ((before, deadlock, _),) = query_driver(
             self.connection,
             "SELECT pg_catalog.current_setting('lock_timeout'), "
             "pg_catalog.current_setting('deadlock_timeout'), pg_catalog.set_config('lock_timeout', "
@@ -249,7 +249,7 @@ class Patience:
             wanted = _in_seconds(before)
         if wanted != limit:
             setting = f"'{round(wanted * 1000)}ms'"
-            ask_driver(self.connection, f"SELECT pg_catalog.set_config('lock_timeout', {setting}, true)")
+            query_driver(self.connection, f"SELECT pg_catalog.set_config('lock_timeout', {setting}, true)")
 
 
 def find_blockers(connection: Connection, statement: str) -> tuple[str, bool]:
@@ -257,7 +257,7 @@ def find_blockers(connection: Connection, statement: str) -> tuple[str, bool]:
     words = {token.identifier for token in tokens(statement, "postgresql")} - {""}
     names = ", ".join(sql.literal(word) for word in sorted(words)) or "''"
     weak = "'AccessShareLock', 'RowShareLock'" if statement.lstrip()[:6].upper() == "CREATE" else "''"
-    rows = ask_driver(connection, _BLOCKERS.format(names=names, weak=weak))
+    rows = query_driver(connection, _BLOCKERS.format(names=names, weak=weak))
     if not rows:
         return "who blocked it is gone", False
     return "; ".join(str(row[0]) for row in rows[:3]), all(row[1] for row in rows)

@@ -13,7 +13,7 @@ from pipestate.database.drivers import message, sqlstate
 from pipestate.ledger.functions import remove_block, require_functions
 from pipestate.ledger.record import record_event
 from pipestate.ledger.soft_drops import SoftDropped, find_orphans, find_soft_drops
-from pipestate.ledger.state import has_ledger, look, require_trusted
+from pipestate.ledger.state import has_ledger, read_ledger_state, require_trusted
 from pipestate.ledger.tables import VIEWS, ledger_on, qualified
 from pipestate.migration.failure import first_sentence
 from pipestate.migration.postgresql.ledger import DROP_EMPTY_SCHEMA
@@ -89,7 +89,7 @@ _COLUMNS = {
 def require_nothing_hidden(connection: Connection, restore: str, purge: str) -> None:
     """Refuse while soft-dropped objects exist: only the ledger can restore them."""
     require_trusted(connection)
-    if not look(connection).installed:
+    if not read_ledger_state(connection).installed:
         return
     if found := find_soft_drops(connection):
         names = ", ".join(f"{each.described} ({each.revision})" for each in found)
@@ -126,7 +126,7 @@ def _require_alone(connection: Connection) -> None:
 def drop_ledger(connection: Connection) -> None:
     """Drop all tables, views and functions of the ledger, with their rows; objects of others stay."""
     _require_alone(connection)
-    if look(connection).installed and find_soft_drops(connection):
+    if read_ledger_state(connection).installed and find_soft_drops(connection):
         raise ConfigError("a contract was applied in the meantime: run the same again")
     for statement in choose(_DROPS, connection)():
         connection.exec_driver_sql(statement, execution_options={"no_parameters": True})

@@ -12,8 +12,8 @@ from pipestate.core.errors import PipestateError
 from pipestate.database.connections import name_of
 from pipestate.database.drivers import message
 from pipestate.ledger.record import record_event, record_schema
-from pipestate.ledger.state import LedgerState, look, older
-from pipestate.migration.engine import ENGINES, engine_of
+from pipestate.ledger.state import LedgerState, older, read_ledger_state
+from pipestate.migration.engine import ENGINES, migration_engine_of
 from pipestate.migration.failure import translate_errors, warn
 from pipestate.migration.losses import take_dropped
 from pipestate.migration.run import SCHEMAS, run_of
@@ -33,7 +33,7 @@ def record(*, ctx: MigrationContext, step: Any, heads: Any, run_args: Mapping[st
     assert ctx.connection is not None
     run_of(ctx).heads = heads
     with translate_errors(ctx.connection.engine.url):
-        state = look(ctx.connection)
+        state = read_ledger_state(ctx.connection)
         run_of(ctx).has_ledger = state.installed
         if state.missing:
             if not run_of(ctx).has_warned_of_ledger:  # only a command updates it, not every migration
@@ -60,7 +60,7 @@ def record_run(migration: MigrationContext, *, lent: bool = False) -> None:
         if not lent:
             connection.rollback()  # queries since the last commit
         with connection.begin_nested() if lent else connection.begin():
-            state = look(connection)
+            state = read_ledger_state(connection)
             if state.installed and not state.missing:
                 record_schema(connection, _joined(heads))
         if heads and not state.installed:
@@ -83,7 +83,7 @@ def record_at_end_of_script(migration: MigrationContext) -> None:
         run(**arguments)
         heads, run_of(migration).heads = run_of(migration).heads, None
         if heads is not None and name_of(migration) in ENGINES:
-            engine_of(migration).write_schema_record(_joined(heads))
+            migration_engine_of(migration).write_schema_record(_joined(heads))
 
     migration.on_version_apply_callbacks = (*migration.on_version_apply_callbacks, keep_heads)
     migration.run_migrations = run_and_record  # type: ignore[method-assign]

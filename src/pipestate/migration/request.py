@@ -1,4 +1,4 @@
-"""The request of a gate: the checks of its phase at this revision, the reason that forces it, and the mark that it leaves."""
+"""The request of a gate: the checks of its phase at this revision, the reason that forces it, and the token that it leaves."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +39,7 @@ class GateRequest:
     """A phase as it is evaluated now: all of its `checks`, and those that are evaluated `again` under the
     lock.
 
-    `position` is the database's revision, with the files of the chain: a check may compare those with a
+    `position` is the database's revision, with the files of the migrations: a check may compare those with a
     rehearsal's.
     """
 
@@ -71,9 +71,9 @@ def read_request(
     *,
     tables: Sequence[str] = (),
     recheck: Sequence[str] | None = (),
-    insist: Sequence[str] = (),
+    must_pass: Sequence[str] = (),
 ) -> GateRequest:
-    """Find the phase; refuse a runbook that does not open this revision, or lacks an item of `insist`.
+    """Find the phase; refuse a runbook that does not open this revision, or lacks an item of `must_pass`.
 
     Without `recheck`, the blocking checks that read one of `tables` are evaluated again under the lock.
     """
@@ -92,7 +92,7 @@ def read_request(
     else:
         again = tuple(each for each in checks if each.check.id in recheck)
     request = GateRequest(runbook, phase, revision, checks, again, position)
-    _require(request, [*insist, *(recheck or ())])
+    _require(request, [*must_pass, *(recheck or ())])
     return request
 
 
@@ -135,10 +135,10 @@ def _require(request: GateRequest, ids: Sequence[str]) -> None:
         elif found.check.level is not Level.BLOCK:
             fault = "has with `level: warn`, which closes nothing: take that line out"
         elif found.skipped is not None:
-            fault = f"does not ask now ({found.skipped}): change its `from`, `until` or `dialect`"
+            fault = f"does not evaluate now ({found.skipped}): change its `from`, `until` or `dialect`"
         if fault is not None:
             raise MigrationError(
-                f"{request.runbook.path}:{request.phase.line}: revision {request.revision} insists on {id_}, "
+                f"{request.runbook.path}:{request.phase.line}: revision {request.revision} requires {id_}, "
                 f"which phase {request.phase.name} {fault}"
             )
 
@@ -183,9 +183,7 @@ def running_revision(given: str | None) -> str:
     """Name the revision that runs: the one that the caller gave, else the one that the environment knows."""
     revision = given or current_run().revision
     if not revision:
-        raise MigrationError(
-            "the gate does not know which revision asks it: write gate(..., revision=revision)"
-        )
+        raise MigrationError("the gate does not know its revision: write gate(..., revision=revision)")
     return revision
 
 
@@ -222,11 +220,11 @@ def read_reasons(given: Iterable[str]) -> tuple[dict[str, str], str | None]:
     return named, plain
 
 
-# The mark that a passed gate leaves in its transaction; every destructive helper requires it. The mark is a
+# The token that a passed gate leaves in its transaction; every destructive helper requires it. The token is a
 # transaction-local setting on PostgreSQL: it ends with the transaction, a rollback to a savepoint removes it,
-# and a script sees the same one as a migration that runs online. SQLite has no such settings; there the mark
-# lives beside the migration's context. Destructive helpers require more than the mark: they must run in the
-# body of that gate, and the gate must have locked their table.
+# and a script sees the same one as a migration that runs online. SQLite has no such settings; there the token
+# lives beside the migration's context. Destructive helpers require more than the token: they must run in the
+# gated code of that gate, and the gate must have locked their table.
 
 
 SETTING = "pipestate.gate"
@@ -241,45 +239,45 @@ NOT_LOCKED = (
 )
 
 
-def set_mark(revision: str) -> None:
-    """Set the mark of a revision that loses nothing in this database."""
-    note_mark(revision)
+def set_token(revision: str) -> None:
+    """Set the token of a revision that loses nothing in this database."""
+    note_token(revision)
     if _is_setting() and not sql.is_offline():
         sql.emit(f"SELECT set_config('{SETTING}', {sql.literal(revision)}, true)")
 
 
-def note_mark(revision: str, empty: Sequence[str] = ()) -> None:
-    """Note that the gate of a revision was passed; on PostgreSQL the server has set the mark.
+def note_token(revision: str, empty: Sequence[str] = ()) -> None:
+    """Note that the gate of a revision was passed; on PostgreSQL the server has set the token.
 
     `empty` names the gate's tables if all were empty and no check was evaluated: it has passed for these
     alone.
     """
     run = current_run()
-    run.marked = revision
+    run.token = revision
     run.empty_tables |= {*empty}
     run.is_evaluated = bool(run.is_evaluated) or not empty
 
 
 @contextmanager
 def inside(revision: str, locked: Sequence[str]) -> Iterator[None]:
-    """Run the body of a passed gate: only here may the locked tables be destroyed."""
+    """Run the code of a passed gate: only here may the locked tables be destroyed."""
     run = current_run()
-    run.gate_body = (revision, tuple(locked))
+    run.gated_code = (revision, tuple(locked))
     try:
         yield
     finally:
-        run.gate_body = None
+        run.gated_code = None
 
 
 def require_gate(what: str, *tables: str) -> None:
     """Refuse an upgrade that drops something before its gate is passed; a downgrade needs no gate."""
     if is_upgrade() is not False:
-        require_mark(what, *tables)
+        require_token(what, *tables)
 
 
-def require_mark(what: str, *tables: str) -> None:
+def require_token(what: str, *tables: str) -> None:
     """Refuse `what` unless its gate has been passed in this transaction, online and in scripts."""
-    revision, locked = current_run().gate_body or (None, ())
+    revision, locked = current_run().gated_code or (None, ())
     if revision is None:
         raise MigrationError(NO_GATE.format(what=what))
     if _is_setting():
@@ -293,11 +291,11 @@ def require_mark(what: str, *tables: str) -> None:
             raise MigrationError(NOT_LOCKED.format(what=what, table=table))
 
 
-def is_marked(revision: str) -> bool:
+def has_token(revision: str) -> bool:
     """Say whether the gate of this revision has been passed; in a script, whether it was written."""
     context = op.get_context()
     if context.as_sql or not _is_setting():
-        return run_of(context).marked == revision
+        return run_of(context).token == revision
     found = op.get_bind().exec_driver_sql(f"SELECT current_setting('{SETTING}', true)").scalar()
     return bool(found == revision)
 

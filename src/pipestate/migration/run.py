@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 class MigrationRun:
     """Everything that pipestate remembers of one run on one database."""
 
-    # The chain, as `pipestate.environment.run` configures it.
-    has_registry: bool = False  # the chain records the objects that it creates
+    # The migrations, as `pipestate.environment.run` configures it.
+    has_registry: bool = False  # the migrations record the objects that they create
     naive_timezone: str = "UTC"  # adopted times without a zone are read in this one
     # The run.
     is_guarded: bool = False
@@ -53,7 +53,7 @@ class MigrationRun:
     committed: list[str] = field(default_factory=list)  # statements of this revision that stay
     is_autocommit: bool = False  # each statement commits by itself
     passed_gates: set[str] = field(default_factory=set)
-    marked: str | None = None  # the last revision that passed its gate
+    token: str | None = None  # the last revision that passed its gate
     empty_tables: set[str] = field(
         default_factory=set
     )  # tables of gates that were not evaluated: these are empty
@@ -62,7 +62,7 @@ class MigrationRun:
     compared_functions: str | None = None  # the revision that has compared the server's functions
     written_functions: tuple[str, frozenset[str]] = ("", frozenset())  # into a script without a ledger
     has_script_functions: bool = False  # the guard's, at the head of a script
-    gate_body: tuple[str, tuple[str, ...]] | None = None  # inside a gate: its revision, its locked tables
+    gated_code: tuple[str, tuple[str, ...]] | None = None  # inside a gate: its revision, its locked tables
     dropped: tuple[str, list[dict[str, Any]], str | None] | None = None  # revision, objects, reason
 
 
@@ -153,7 +153,7 @@ def translate_without_values(config: Config) -> Iterator[None]:
         name = getattr(error, "option", "a value")
         raise MigrationError(
             f"{config.config_file_name}: {name} in [{getattr(error, 'section', '')}] has a % that is not "
-            "escaped, or asks for a name that nothing sets: write %% for a plain %"
+            "escaped, or refers to a name that nothing sets: write %% for a plain %"
         ) from None
 
 

@@ -118,7 +118,7 @@ def emit(statement: str) -> None:
 def write_plain(text: str) -> None:
     """Write a line of a script that is a comment or command, or a statement with its own condition.
 
-    Other statements use Alembic's `static_output`, which a gate replaces so that each requires its mark.
+    Other statements use Alembic's `static_output`, which a gate replaces so that each requires its token.
     """
     context = op.get_context()
     output = run_of(context).output
@@ -153,7 +153,7 @@ def say_warnings() -> None:
                 log("%s", line)
 
 
-def holds(condition: str) -> bool:
+def is_true(condition: str) -> bool:
     """Evaluate a condition on the server, online."""
     query = f"SELECT {condition}"
     return bool(op.get_bind().exec_driver_sql(query, execution_options={"no_parameters": True}).scalar())
@@ -191,7 +191,7 @@ def filled(message: str, values: dict[str, str]) -> str:
 
 
 # Parts: the statements between two autocommit blocks. A psql that continues after errors may run a script. So
-# each transaction of a revision sets a mark that a rollback removes, and all later statements require it.
+# each transaction of a revision sets a token that a rollback removes, and all later statements require it.
 
 
 @contextmanager
@@ -292,17 +292,17 @@ def _part_assertion() -> str:
     )
 
 
-# The registry of objects that a chain created: its downgrades drop those alone. The ledger keeps it in its
-# table `object`, for chains with `run(context, registry=True)` in env.py. Any other chain owns what it
+# The registry of objects that the migrations created: their downgrades drop those alone. The ledger keeps it in its
+# table `object`, for projects with `run(context, registry=True)` in env.py. Any other project owns what it
 # creates, and its downgrades drop that unconditionally.
 
 
-# The statement of a chain without a registry.
+# The statement of a project without a registry.
 NOTHING = "SELECT 1"
 
 
 def keeps_registry() -> bool:
-    """Say whether this chain keeps a registry."""
+    """Say whether this project keeps a registry."""
     return bool(current_run().has_registry)
 
 

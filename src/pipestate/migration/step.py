@@ -13,18 +13,18 @@ from typing import Any
 from alembic.runtime.migration import MigrationContext, RevisionStep
 from sqlalchemy import Connection, event
 
-from pipestate.migration.engine import MigrationEngine, engine_of
+from pipestate.migration.engine import MigrationEngine, migration_engine_of
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.losses import GuardedRun, decide
 from pipestate.migration.patience import (
     LONGEST_STEP_S,
     LockTimeout,
     Patience,
-    ask_driver,
     called_code,
     driver_state,
     is_autocommit,
     only_operations,
+    query_driver,
     short,
 )
 from pipestate.migration.request import force_reason
@@ -42,7 +42,7 @@ from pipestate.migration.statements import (
 
 NO_BLOCK, ENDS_ITSELF = "25001", "2D000"
 # Texts that describe a loss; inserted rows do not.
-_TELLING = re.compile(r"(?i)\b(alter|truncate|rename|using|delete|select)\b")
+_LOSING = re.compile(r"(?i)\b(alter|truncate|rename|using|delete|select)\b")
 _LONGEST_TEXT = 20_000
 
 
@@ -51,7 +51,7 @@ def run_guarded(
 ) -> None:
     """Run one step on the database."""
     assert migration.connection is not None
-    GuardedStep(run, migration, step, migration.connection, engine_of(migration)).run_step(body)
+    GuardedStep(run, migration, step, migration.connection, migration_engine_of(migration)).run_step(body)
 
 
 @dataclass
@@ -124,7 +124,7 @@ class GuardedStep:
         """Set the savepoint; if the connection commits each statement, begin a transaction for it."""
         self._bind()
         if not self.bound:
-            ask_driver(self.connection, "BEGIN")
+            query_driver(self.connection, "BEGIN")
             self.began = True
             self._bind()
 
@@ -139,7 +139,7 @@ class GuardedStep:
             self._judge()
             self.engine.release_savepoint(self.connection, self.run.memory)
             if self.began:
-                ask_driver(self.connection, "COMMIT")
+                query_driver(self.connection, "COMMIT")
         self.bound = self.began = False
         self.statements.clear()
 
@@ -153,7 +153,7 @@ class GuardedStep:
             if undone:
                 self.engine.release_savepoint(self.connection, self.run.memory)
             if self.began or is_autocommit(self.connection):
-                ask_driver(self.connection, "ROLLBACK")
+                query_driver(self.connection, "ROLLBACK")
         except Exception:
             with suppress(Exception):
                 self.connection.rollback()
@@ -257,7 +257,7 @@ class GuardedStep:
             raise MigrationError(f"revision {self.step.revision.revision} {fault}")
         if not only_reads(statement[:_LONGEST_TEXT]):
             self.pending.append(f"`{short(statement)}`")
-        if _TELLING.search(statement, 0, _LONGEST_TEXT):
+        if _LOSING.search(statement, 0, _LONGEST_TEXT):
             self.statements.append(statement[:_LONGEST_TEXT])
 
     def _run_bound(self, statement: str, kind: StatementKind, call: Callable[[], None]) -> None:
@@ -290,9 +290,9 @@ class GuardedStep:
         try:
             self._judge(undo=lambda: None)
         except BaseException:
-            ask_driver(self.connection, "ROLLBACK")
+            query_driver(self.connection, "ROLLBACK")
             raise
-        ask_driver(self.connection, "COMMIT")
+        query_driver(self.connection, "COMMIT")
         self.statements.clear()
         self._note_commit()
 

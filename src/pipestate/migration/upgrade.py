@@ -24,7 +24,7 @@ from pipestate.core.text import plain
 from pipestate.database import connections as db
 from pipestate.database.interrupt import hand_back
 from pipestate.database.urls import as_env_py_wants, shown
-from pipestate.migration.engine import engine_of
+from pipestate.migration.engine import migration_engine_of
 from pipestate.migration.environment import assert_schema, enter_schema
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.gate import GateClosed
@@ -32,7 +32,7 @@ from pipestate.migration.guard import run_before_steps
 from pipestate.migration.request import SEVERAL, read_reasons
 from pipestate.migration.run import SCHEMAS
 from pipestate.project.find import Calls, Project
-from pipestate.project.graph import Chain, ends, next_batch
+from pipestate.project.graph import Migrations, ends, next_batch
 from pipestate.project.version_table import Locator
 from pipestate.runbook.files import readable_runbooks
 
@@ -86,7 +86,7 @@ def _require_same(connection: Connection, url: URL) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """A project's chain, a database, and the revisions that have a gate.
+    """A project's migrations, a database, and the revisions that have a gate.
 
     With `path`, the first of these schemas is upgraded, and all are the search path; `arguments` are those of
     `-x`.
@@ -94,7 +94,7 @@ class Upgrade:
 
     url: URL
     project: Project
-    chain: Chain
+    migrations: Migrations
     locate: Locator
     gated: frozenset[str]
     path: tuple[str, ...] = ()
@@ -111,25 +111,25 @@ class Upgrade:
 
 
 def make_upgrade(
-    project: Project, chain: Chain, locate: Locator, url: URL, arguments: Sequence[str] = ()
+    project: Project, migrations: Migrations, locate: Locator, url: URL, arguments: Sequence[str] = ()
 ) -> Upgrade:
     """Collect the parts of an upgrade; the guard refuses what a faulty runbook may open."""
     books, _ = readable_runbooks(project.runbooks)
     opened = {revision for book in books for phase in book.phases for revision in phase.opens}
-    asking = {revision.id for revision in chain if revision.gates}
-    return Upgrade(url, project, chain, locate, frozenset(opened | asking), arguments=tuple(arguments))
+    gated = {revision.id for revision in migrations if revision.gates}
+    return Upgrade(url, project, migrations, locate, frozenset(opened | gated), arguments=tuple(arguments))
 
 
 @dataclass(slots=True)
 class UpgradeResult:
-    """The applied revisions, and those held back: a closed gate's own, and all that need it."""
+    """The applied revisions, and those left pending: a closed gate's own, and all that need it."""
 
     before: str | None
     after: str | None = None
     applied: list[str] = field(default_factory=list)
     closed: dict[str, GateClosed] = field(default_factory=dict)
-    held: list[str] = field(default_factory=list)
-    held_ungated: list[str] = field(default_factory=list)
+    left_pending: list[str] = field(default_factory=list)
+    pending_ungated: list[str] = field(default_factory=list)
 
 
 def upgrade(on: Upgrade, wanted: Collection[str]) -> UpgradeResult:
@@ -137,17 +137,17 @@ def upgrade(on: Upgrade, wanted: Collection[str]) -> UpgradeResult:
     current, applied = _where(on)
     result = UpgradeResult(current)
     config = on.config()
-    _refuse_ambiguous_force(on, on.chain.ancestors(wanted) - applied)
-    while batch := next_batch(on.chain, applied, wanted, on.gated, result.closed):
+    _refuse_ambiguous_force(on, on.migrations.ancestors(wanted) - applied)
+    while batch := next_batch(on.migrations, applied, wanted, on.gated, result.closed):
         with only_on(on.url, on.path), _translate_errors(on.project):
             try:
-                for target in ends(on.chain, batch):
+                for target in ends(on.migrations, batch):
                     command.upgrade(config, target)
             except GateClosed as error:
                 result.closed[error.revision] = error
         before = applied
         current, applied = _where(on)
-        result.applied += [revision.id for revision in on.chain if revision.id in applied - before]
+        result.applied += [revision.id for revision in on.migrations if revision.id in applied - before]
         if applied == before and not any(each.id in result.closed for each in batch):
             names = ", ".join(revision.id for revision in batch)
             raise PipestateError(
@@ -155,16 +155,16 @@ def upgrade(on: Upgrade, wanted: Collection[str]) -> UpgradeResult:
                 "run_migrations()?"
             )
     result.after = current
-    pending = on.chain.ancestors(wanted) - applied
-    result.held = [revision.id for revision in on.chain if revision.id in pending]
-    result.held_ungated = [revision for revision in result.held if revision not in on.gated]
+    pending = on.migrations.ancestors(wanted) - applied
+    result.left_pending = [revision.id for revision in on.migrations if revision.id in pending]
+    result.pending_ungated = [revision for revision in result.left_pending if revision not in on.gated]
     return result
 
 
 def _refuse_ambiguous_force(on: Upgrade, pending: Collection[str]) -> None:
     """Refuse a force without a gate's name if several gates are pending: each batch alone would meet only one."""
     reason = read_reasons(on.arguments)[1]
-    gates = sorted({gate for each in on.chain if each.id in pending for gate in each.gates})
+    gates = sorted({gate for each in on.migrations if each.id in pending for gate in each.gates})
     if reason is not None and len(gates) > 1:
         raise ConfigError(SEVERAL.format(gates=" and ".join(gates), first=gates[0], reason=reason))
 
@@ -173,15 +173,15 @@ def upgrade_to_gates(on: Upgrade) -> None:
     """Upgrade to the last revisions before any gate, without evaluating one."""
     _, applied = _where(on)
     config = on.config()
-    batch = next_batch(on.chain, applied, on.chain.heads, on.gated, on.gated)
+    batch = next_batch(on.migrations, applied, on.migrations.heads, on.gated, on.gated)
     with only_on(on.url, on.path), _translate_errors(on.project):
-        for target in ends(on.chain, batch):
+        for target in ends(on.migrations, batch):
             command.upgrade(config, target)
 
 
 def _where(on: Upgrade) -> tuple[str | None, frozenset[str]]:
     """Read the database's position; a missing file is at its base."""
-    if engine_of(on.url).is_new(on.url):
+    if migration_engine_of(on.url).is_new(on.url):
         return None, frozenset()
     with db.reader(on.url, path=on.path) as connection:
         position = on.locate(connection)
@@ -250,4 +250,6 @@ def downgrade(on: Upgrade, target: str) -> DowngradeResult:
     with only_on(on.url), _translate_errors(on.project):
         command.downgrade(on.config(), target)
     after, left = _where(on)
-    return DowngradeResult(before, after, [each.id for each in on.chain if each.id in applied - left][::-1])
+    return DowngradeResult(
+        before, after, [each.id for each in on.migrations if each.id in applied - left][::-1]
+    )

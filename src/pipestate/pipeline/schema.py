@@ -1,7 +1,7 @@
 """Schema at head, as SQLAlchemy Core tables, for `alembic check` and the pipeline.
 
 Revisions must not import this module, because it changes and a revision stays fixed. The legacy table and
-columns that the chain drops are in a separate MetaData.
+columns that the migrations drop are in a separate MetaData.
 """
 
 from typing import Any
@@ -49,7 +49,7 @@ def count(name: str) -> sa.Column[Any]:
     return sa.Column(name, sa.Integer, server_default=sa.text("0"), nullable=False)
 
 
-# Objects that the chain drops, in a separate MetaData.
+# Objects that the migrations drop, in a separate MetaData.
 
 
 site_progress = sa.Table(

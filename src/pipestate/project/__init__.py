@@ -1,1 +1,1 @@
-"""Alembic projects: configuration, chain, runbooks, and the position of a database in the chain."""
+"""Alembic projects: configuration, migrations, runbooks, and the position of a database in them."""

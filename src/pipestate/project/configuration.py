@@ -100,7 +100,7 @@ class Ini:
             # A URL may contain a password, and an apparent reference may be a part of it.
             missing = "a name" if "url" in name else f"%({error.reference})s"
             raise ConfigError(
-                f"{self.path}: {name} in [{section}] asks for {missing}, which nothing sets: "
+                f"{self.path}: {name} in [{section}] refers to {missing}, which nothing sets: "
                 "set it in that section, or write %% for a plain %"
             ) from error
         except configparser.InterpolationError as error:

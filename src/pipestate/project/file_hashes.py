@@ -1,4 +1,4 @@
-"""Hashes of a chain's files: a rehearsal is valid only for the exact code that it ran.
+"""Hashes of the revision files: a rehearsal is valid only for the exact code that it ran.
 
 The hash of a revision covers its file, env.py, and the project's modules that it imports, transitively.
 A revision with an unresolvable import, such as one by a computed name, gets no hash.

@@ -25,7 +25,7 @@ from pipestate.project.configuration import (
 
 HOW_TO_NAME_A_PROJECT = (
     "go to the project's directory, or name it with --config INI (ALEMBIC_CONFIG) or --scripts DIR; "
-    "--shipped means the chain that comes with pipestate"
+    "--shipped means the migrations that come with pipestate"
 )
 
 
@@ -76,7 +76,7 @@ class Project:
 
 
 def serves_application(words: Sequence[str] = ()) -> bool:
-    """Tell whether the project that a command line names, else the current one, has the shipped chain."""
+    """Tell whether the project that a command line names, else the current one, has the shipped migrations."""
     options = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for names in (("-c", "--config"), ("--scripts",)):
         options.add_argument(*names, type=Path)

@@ -15,13 +15,13 @@ FOUND = "pipestate_version_table"
 class Place(StrEnum):
     """Place of a range of revisions relative to the database."""
 
-    AHEAD = "ahead"
-    PAST = "past"
+    NOT_STARTED = "not started"
+    FINISHED = "finished"
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """All revisions of a chain with their files, and the applied revisions of a database."""
+    """All revisions of a project with their files, and the applied revisions of a database."""
 
     known: frozenset[str]
     applied: frozenset[str]
@@ -29,29 +29,29 @@ class Position:
     head: str | None
     paths: Mapping[str, Path] = field(default_factory=dict, compare=False, repr=False)
     version_table: str | None = field(default=None, compare=False)  # as written in SQL
-    chain: "Chain | None" = field(default=None, compare=False, repr=False)
+    migrations: "Migrations | None" = field(default=None, compare=False, repr=False)
 
     def place(self, from_: str | None, until: str | None) -> Place | None:
-        """Return AHEAD or PAST for a range of revisions, or None if the database is inside it."""
+        """Return NOT_STARTED or FINISHED for a range of revisions, or None if the database is inside it."""
         if until is not None and until in self.applied:
-            return Place.PAST
+            return Place.FINISHED
         if from_ is not None and from_ not in self.applied:
-            return Place.AHEAD
+            return Place.NOT_STARTED
         return None
 
     def above(self, revision: str) -> tuple[str, ...]:
         """List the applied revisions that a downgrade below this one undoes, too."""
         return tuple(
             each.id
-            for each in self.chain or ()
+            for each in self.migrations or ()
             if each.id in self.applied
             and each.id != revision
-            and self.chain is not None
-            and revision in self.chain.ancestors([each.id])
+            and self.migrations is not None
+            and revision in self.migrations.ancestors([each.id])
         )
 
 
-# A chain: revisions in sequence, with branches, merges and dependencies.
+# Migrations: revisions in sequence, with branches, merges and dependencies.
 #
 # Importing Alembic's `RevisionMap` takes 80 ms, a quarter of `verify`, and its messages name no file.
 
@@ -80,8 +80,8 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
-    """All revisions of a project, each after the revisions that it needs, as ordered by `make_chain`."""
+class Migrations:
+    """All revisions of a project, each after the revisions that it needs, as ordered by `make_migrations`."""
 
     revisions: tuple[Revision, ...] = ()
     by_id: Mapping[str, Revision] = field(init=False, repr=False, compare=False)
@@ -122,7 +122,7 @@ class Chain:
         return tuple(head for head in self.heads if revision in self.ancestors([head], on_branch=True))
 
     def position(self, stored: Iterable[str]) -> Position:
-        """Return the position of a database with these stored revisions; all must belong to this chain."""
+        """Return the position of a database with these stored revisions; all must belong to this project."""
         current = sorted(stored)
         return Position(
             frozenset(self.by_id),
@@ -130,11 +130,11 @@ class Chain:
             " ".join(current) or None,
             " ".join(self.heads) or None,
             {revision.id: revision.path for revision in self.revisions},
-            chain=self,
+            migrations=self,
         )
 
 
-def make_chain(revisions: Sequence[Revision]) -> Chain:
+def make_migrations(revisions: Sequence[Revision]) -> Migrations:
     """Check the links between the revisions, and sort each after those that it needs."""
     known: dict[str, Revision] = {}
     labels: dict[str, str] = {}
@@ -156,32 +156,32 @@ def make_chain(revisions: Sequence[Revision]) -> Chain:
         needs = tuple(labels.get(name, name) for name in revision.depends_on)
         if missing := [down for down in revision.down if down not in known]:
             raise ConfigError(
-                f"{revision.source}: down_revision is {missing[0]}, which no file of this chain has: "
+                f"{revision.source}: down_revision is {missing[0]}, which no file of this project has: "
                 "bring that file back, or correct the id"
             )
         if missing := [name for name in needs if name not in known]:
             raise ConfigError(
                 f"{revision.source}: depends_on names {missing[0]}, which is neither a revision nor a branch "
-                "label of this chain"
+                "label of this project"
             )
         resolved[revision.id] = replace(revision, depends_on=needs)
-    return Chain(_in_order(resolved))
+    return Migrations(_in_order(resolved))
 
 
-def find_targets(chain: Chain, name: str) -> tuple[str, ...]:
+def find_targets(migrations: Migrations, name: str) -> tuple[str, ...]:
     """Find the target of an upgrade: `head`, `heads`, a revision, a prefix of its id, or a branch.
 
     Raise ConfigError unless the name matches exactly one target.
     """
     if name == "heads":
-        return chain.heads
+        return migrations.heads
     if name == "head":
-        return _one_head(chain.heads, "head")
+        return _one_head(migrations.heads, "head")
     branch, at, _ = name.partition("@")
-    if branch in chain.labels and name in (branch, f"{branch}@head"):
-        above = chain.heads_above(chain.labels[branch])
+    if branch in migrations.labels and name in (branch, f"{branch}@head"):
+        above = migrations.heads_above(migrations.labels[branch])
         return _one_head(above, name) if at else above
-    return (_revision(chain, name),)
+    return (_revision(migrations, name),)
 
 
 def _one_head(heads: tuple[str, ...], name: str) -> tuple[str, ...]:
@@ -190,50 +190,50 @@ def _one_head(heads: tuple[str, ...], name: str) -> tuple[str, ...]:
     return heads
 
 
-def _revision(chain: Chain, name: str) -> str:
-    if name in chain:
+def _revision(migrations: Migrations, name: str) -> str:
+    if name in migrations:
         return name
-    found = [revision.id for revision in chain if name and revision.id.startswith(name)]
+    found = [revision.id for revision in migrations if name and revision.id.startswith(name)]
     if len(found) == 1:
         return found[0]
     if found:
         raise ConfigError(f"{name}: several revisions begin so ({', '.join(found)}); write more of the id")
     raise ConfigError(
-        f"{name}: no revision and no branch of this chain; write head, heads, a branch, or one of the ids "
+        f"{name}: no revision and no branch of this project; write head, heads, a branch, or one of the ids "
         "that `pipestate plan` shows"
     )
 
 
 def next_batch(
-    chain: Chain,
+    migrations: Migrations,
     applied: Collection[str],
     wanted: Collection[str],
     gated: Collection[str],
     closed: Collection[str],
 ) -> list[Revision]:
     """Choose the next revisions to run: all without a gate in front, else the first one with a gate."""
-    needed = chain.ancestors(wanted)
+    needed = migrations.ancestors(wanted)
     behind = set(closed)
     free: list[Revision] = []
-    asking: list[Revision] = []
-    for revision in chain:
+    waiting: list[Revision] = []
+    for revision in migrations:
         if revision.id in applied or revision.id not in needed:
             continue
         if revision.id in behind or not behind.isdisjoint(revision.needs):
             behind.add(revision.id)
         elif revision.id in gated:
             behind.add(revision.id)
-            asking.append(revision)
+            waiting.append(revision)
         else:
             free.append(revision)
-    return free or asking[:1]
+    return free or waiting[:1]
 
 
-def ends(chain: Chain, batch: Collection[Revision]) -> list[str]:
+def ends(migrations: Migrations, batch: Collection[Revision]) -> list[str]:
     """List the last revisions of a batch: upgrading to each of them applies the whole batch."""
     ids = {revision.id for revision in batch}
-    below = {each for revision in batch for each in chain.ancestors(revision.needs)}
-    return [revision.id for revision in chain if revision.id in ids - below]
+    below = {each for revision in batch for each in migrations.ancestors(revision.needs)}
+    return [revision.id for revision in migrations if revision.id in ids - below]
 
 
 def _in_order(known: Mapping[str, Revision]) -> tuple[Revision, ...]:

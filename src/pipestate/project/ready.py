@@ -1,4 +1,4 @@
-"""Readiness: compare the applied revisions of a database with this code's chain.
+"""Readiness: compare the applied revisions of a database with this code's migrations.
 
 Deployments start many processes at once, so the comparison takes one query and no lock.
 """
@@ -16,7 +16,7 @@ from pipestate.core.text import listed
 from pipestate.database import connections as db
 from pipestate.database.connections import engine_of
 from pipestate.database.drivers import run_as_written
-from pipestate.project.graph import Chain
+from pipestate.project.graph import Migrations
 from pipestate.project.version_table import DEFAULT, Locator
 
 PAUSE_S = 1.0
@@ -24,7 +24,7 @@ PAUSE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """The revisions in the version table (None if it is missing), and the pending revisions of the chain."""
+    """The revisions in the version table (None if it is missing), and the pending revisions."""
 
     stored: tuple[str, ...] | None
     missing: tuple[str, ...]
@@ -40,24 +40,24 @@ class Readiness:
         at = " ".join(self.stored or ()) or "base"
         if not self.missing and self.unknown:
             newer = " ".join(self.unknown)
-            return f"ready: the database is at {at}, ahead of this code, which does not know {newer}"
+            return f"ready: the database is at {at}, newer than this code, which does not know {newer}"
         if not self.missing:
             return f"ready: the database is at {at}"
         where = "has no version table" if self.stored is None else f"is at {at}"
         return f"behind: the database {where} and lacks {listed(self.missing)}"
 
 
-def compare(chain: Chain, stored: tuple[str, ...] | None) -> Readiness:
-    """Compare the revisions in a version table with the chain.
+def compare(migrations: Migrations, stored: tuple[str, ...] | None) -> Readiness:
+    """Compare the revisions in a version table with the migrations.
 
-    An unknown revision is newer than this code, so the whole chain counts as applied. The exception is a
+    An unknown revision is newer than this code, so all migrations count as applied. The exception is a
     table that also holds a known revision with a known successor: Alembic would have replaced that revision.
     """
-    known = [revision for revision in stored or () if revision in chain]
-    unknown = tuple(revision for revision in stored or () if revision not in chain)
-    applied = chain.ancestors(known)
-    missing = tuple(revision.id for revision in chain if revision.id not in applied)
-    if unknown and set(known) <= set(chain.heads):
+    known = [revision for revision in stored or () if revision in migrations]
+    unknown = tuple(revision for revision in stored or () if revision not in migrations)
+    applied = migrations.ancestors(known)
+    missing = tuple(revision.id for revision in migrations if revision.id not in applied)
+    if unknown and set(known) <= set(migrations.heads):
         missing = ()
     return Readiness(stored, missing, unknown)
 
@@ -67,13 +67,13 @@ def read_readiness(url: URL, locate: Locator) -> Readiness:
     if locate.declared.certain and not engine_of(url).IS_FILE:
         try:
             with db.reader(url) as connection:
-                return compare(locate.chain, _stored_by_name(connection, locate))
+                return compare(locate.migrations, _stored_by_name(connection, locate))
         except Unreachable as error:
             if not isinstance(error.__cause__, ProgrammingError):
                 raise
             # The table or the right to read it is missing: the search through the catalogue finds the reason.
     with db.reader(url) as connection:
-        return compare(locate.chain, locate.stored(connection))
+        return compare(locate.migrations, locate.stored(connection))
 
 
 def _stored_by_name(connection: Connection, locate: Locator) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def _stored_by_name(connection: Connection, locate: Locator) -> tuple[str, ...]:
 
 
 def wait_until_ready(
-    ask: Callable[[], Readiness],
+    read: Callable[[], Readiness],
     patience_s: float,
     tell: Callable[[str], None],
     *,
@@ -96,20 +96,20 @@ def wait_until_ready(
 
     An unreachable database is retried. If it is still unreachable at the end, Unreachable is raised.
     """
-    end, told = clock() + patience_s, ""
+    end, last = clock() + patience_s, ""
     while True:
         found: Readiness | Unreachable
         try:
-            found = ask()
+            found = read()
         except Unreachable as error:
             found = error
         left = end - clock()
         if (isinstance(found, Readiness) and found.ok) or left <= 0:
             break
         said = found.sentence if isinstance(found, Readiness) else str(found)
-        if said != told:
+        if said != last:
             tell(f"waiting: {said}")
-            told = said
+            last = said
         sleep(min(left, PAUSE_S * random.uniform(0.5, 1.5)))
     if isinstance(found, Unreachable):
         raise found

@@ -1,4 +1,4 @@
-"""Revision files: read gates and chain from their syntax, without importing them."""
+"""Revision files: read gates and links from their syntax, without importing them."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipestate.core.errors import ConfigError
-from pipestate.project.graph import Chain, Revision, make_chain
+from pipestate.project.graph import Migrations, Revision, make_migrations
 from pipestate.project.syntax import (
     UNKNOWN,
     Imported,
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from pipestate.project.find import Project
     from pipestate.runbook.model import Phase, Runbook
 
-ASKING = ("gate", "Contract")
+GATE_CALLS = ("gate", "Contract")
 _WORDS = re.compile(rb"\b(?:gate|Contract)\b")
 
 
 def read_gates(path: Path) -> tuple[str, ...]:
     """Read the gates of a revision's file; compiled files (`sourceless`) count as files without gates."""
     source = b"" if path.suffix == ".pyc" else read_source(path)
-    return gates_of(parse(source, path)) if may_ask(source) else ()
+    return gates_of(parse(source, path)) if may_have_gate(source) else ()
 
 
-def may_ask(source: bytes) -> bool:
+def may_have_gate(source: bytes) -> bool:
     """Tell whether a file may contain a gate and must be parsed: most revisions have none."""
     return b"pipestate" in source and _WORDS.search(source) is not None
 
@@ -44,7 +44,7 @@ def gates_of(tree: ast.Module) -> tuple[str, ...]:
     Calls made only by its downgrade are ignored.
     """
     names, found = bound(tree.body), dict[object, None]()
-    for call in _calls(tree, ASKING):
+    for call in _calls(tree, GATE_CALLS):
         given = [*call.args[:1], *(each.value for each in call.keywords if each.arg == "phase")]
         found[literal(given[0], names) if given else None] = None
     return tuple(phase for phase in found if isinstance(phase, str))
@@ -56,7 +56,7 @@ def read_contracts(path: Path) -> list[tuple[dict[str, tuple[str, ...]], tuple[s
     A contract whose columns or triggers are no literals is left out.
     """
     source = b"" if path.suffix == ".pyc" else read_source(path)
-    tree = parse(source, path) if may_ask(source) else ast.Module([], [])
+    tree = parse(source, path) if may_have_gate(source) else ast.Module([], [])
     names, found = bound(tree.body), []
     for call in _calls(tree, ("Contract",)):
         given = {each.arg: literal(each.value, names) for each in call.keywords}
@@ -92,7 +92,7 @@ def _is_one_of(functions: Container[str], function: ast.expr, aliases: dict[str,
     return package == "pipestate" and bool(middle) and middle[-1] in functions
 
 
-# Ledger in a chain: find the revisions that install or change it.
+# Ledger in the migrations: find the revisions that install or change it.
 
 
 INSTALL = "install_ledger"
@@ -124,7 +124,7 @@ def _ledger_tree(path: Path) -> ast.Module:
     return parse(source, path) if any(name.encode() in source for name in CHANGING) else ast.Module([], [])
 
 
-# Read a chain from its files without importing them: the project's packages may be missing.
+# Read migrations from their files without importing them: the project's packages may be missing.
 
 
 # Like Alembic, skip editors' lock files and packages; in old projects a file's name could be its id.
@@ -134,9 +134,9 @@ _ILLEGAL = "@-+:"
 _PLACED = ("revision", "down_revision", "depends_on", "branch_labels")
 
 
-def read_chain(project: "Project") -> Chain:
-    """Read all revisions of a project; raise ConfigError with file and line if the chain is inconsistent."""
-    return make_chain([read_revision(path) for path in revision_files(project)])
+def read_migrations(project: "Project") -> Migrations:
+    """Read all revisions of a project; raise ConfigError with file and line if they are inconsistent."""
+    return make_migrations([read_revision(path) for path in revision_files(project)])
 
 
 def revision_files(project: "Project") -> list[Path]:
@@ -167,7 +167,7 @@ def read_revision(path: Path) -> Revision:
         next(iter((ast.get_docstring(tree) or "").strip().splitlines()), "").strip(),
         path,
         line,
-        gates_of(tree) if may_ask(source) else (),
+        gates_of(tree) if may_have_gate(source) else (),
     )
 
 
@@ -218,6 +218,6 @@ def _line_of(name: str, tree: ast.Module) -> int:
     return 1
 
 
-def asks(gates: Container[str], runbook: "Runbook", phase: "Phase") -> bool:
+def has_gate_of(gates: Container[str], runbook: "Runbook", phase: "Phase") -> bool:
     """Tell whether one of these gates, read from a revision's file, belongs to the phase."""
     return phase.name in gates or f"{runbook.name}/{phase.name}" in gates

@@ -11,7 +11,7 @@ from pipestate.core.errors import ConfigError
 from pipestate.database.connections import choose
 from pipestate.database.drivers import run_as_written
 from pipestate.project.find import Project
-from pipestate.project.graph import FOUND, Chain, Position
+from pipestate.project.graph import FOUND, Migrations, Position
 from pipestate.project.syntax import UNKNOWN, Names, bound, called_name, literal, parse, read_source
 
 if TYPE_CHECKING:
@@ -79,13 +79,13 @@ class Candidate:
         """Tell whether this is the named table; without a schema, the search path must find it."""
         return self.table == table and (self.visible if schema is None else self.schema in (schema, None))
 
-    def is_of(self, chain: Chain) -> bool:
-        """Tell whether it holds revisions that all belong to this chain."""
-        return bool(self.stored) and all(revision in chain for revision in self.stored)
+    def is_of(self, migrations: Migrations) -> bool:
+        """Tell whether it holds revisions that all belong to this project."""
+        return bool(self.stored) and all(revision in migrations for revision in self.stored)
 
-    def is_foreign(self, chain: Chain) -> bool:
-        """Tell whether it holds only revisions of other chains."""
-        return bool(self.stored) and not any(revision in chain for revision in self.stored)
+    def is_foreign(self, migrations: Migrations) -> bool:
+        """Tell whether it holds only revisions of other projects."""
+        return bool(self.stored) and not any(revision in migrations for revision in self.stored)
 
 
 def find_candidates(
@@ -187,7 +187,7 @@ def _calls(node: ast.AST, names: Names) -> Iterator[tuple[Names, ast.Call]]:
 # 4. If env.py is uncertain: `alembic_version` on the search path, else a search through the catalogue for
 #    tables with a `version_num`.
 #
-# All rows of the table must belong to the chain. An uncertain result is an error that names the candidates:
+# All rows of the table must belong to the project. An uncertain result is an error that names the candidates:
 # a wrong guess would report a database in use as empty.
 
 
@@ -202,9 +202,9 @@ Read = Callable[[Candidate], Candidate]
 
 @dataclass(frozen=True, slots=True)
 class Locator:
-    """A chain and the declaration of its version table: returns the position of a database."""
+    """The migrations and the declaration of their version table: returns the position of a database."""
 
-    chain: Chain
+    migrations: Migrations
     declared: Declared
     schema: str | None = None
 
@@ -212,9 +212,9 @@ class Locator:
         """Read the position on this connection, in its current snapshot."""
         table = self._table(connection)
         if table is None:
-            return self.chain.position(())
+            return self.migrations.position(())
         set_found_version_table(connection, table.quoted)
-        return replace(self.chain.position(table.stored), version_table=table.quoted)
+        return replace(self.migrations.position(table.stored), version_table=table.quoted)
 
     def stored(self, connection: "Connection") -> tuple[str, ...] | None:
         """Read the revisions in the version table, including unknown ones; None if the table is missing."""
@@ -223,13 +223,13 @@ class Locator:
 
     def within(self, schema: str) -> "Locator":
         """Restrict the search to this schema of a tenant, which must be the first on the path."""
-        return Locator(self.chain, replace(self.declared, schema=None), schema)
+        return Locator(self.migrations, replace(self.declared, schema=None), schema)
 
     def _table(self, connection: "Connection", *, unknown: bool = False) -> Candidate | None:
         known = self.declared.table or (DEFAULT if self.declared.certain else None)
         candidates = find_candidates(connection, self.schema, known)
         return choose_table(
-            self.chain, self.declared, candidates, partial(stored_in, connection), unknown=unknown
+            self.migrations, self.declared, candidates, partial(stored_in, connection), unknown=unknown
         )
 
 
@@ -239,41 +239,46 @@ def set_found_version_table(connection: "Connection", table: str | None) -> None
         connection.info[FOUND] = table
 
 
-def locator(project: Project, chain: Chain, option: str | None = None) -> Locator:
+def locator(project: Project, migrations: Migrations, option: str | None = None) -> Locator:
     """Collect the version table's name from the option, env.py and the configuration."""
     if option is not None:
         before, _, last = option.rpartition(".")
         if not last:
             raise ConfigError(f"--version-table {option}: write TABLE or SCHEMA.TABLE")
-        return Locator(chain, Declared(last, before or None, "--version-table"))
+        return Locator(migrations, Declared(last, before or None, "--version-table"))
     in_env = declared_in(project.scripts / "env.py")
     table, schema = (project.option(name) for name in ARGUMENTS)
     if not in_env.named and (table or schema):
-        return Locator(chain, Declared(table, schema, str(project.config)))
-    return Locator(chain, in_env)
+        return Locator(migrations, Declared(table, schema, str(project.config)))
+    return Locator(migrations, in_env)
 
 
 def choose_table(
-    chain: Chain, declared: Declared, candidates: Sequence[Candidate], read: Read, *, unknown: bool = False
+    migrations: Migrations,
+    declared: Declared,
+    candidates: Sequence[Candidate],
+    read: Read,
+    *,
+    unknown: bool = False,
 ) -> Candidate | None:
-    """Choose the chain's version table among the candidates; None before the first migration.
+    """Choose the migrations' version table among the candidates; None before the first migration.
 
-    With `unknown` it may hold revisions that the chain lacks.
+    With `unknown` it may hold revisions that the project lacks.
     """
     name = declared.table or DEFAULT
     matching = (each for each in candidates if each.matches(name, declared.schema))
     table = next(map(read, matching), None)
     if declared.named and table is None:
-        _refuse_elsewhere(chain, declared, candidates, read)
+        _refuse_elsewhere(migrations, declared, candidates, read)
     elif not declared.named and (
-        table is None or not (table.is_of(chain) or (declared.certain and table.stored))
+        table is None or not (table.is_of(migrations) or (declared.certain and table.stored))
     ):
         named = [each for each in candidates if each.table == DEFAULT]
-        table = _by_content(chain, named if declared.certain else candidates, read)
+        table = _by_content(migrations, named if declared.certain else candidates, read)
     if table is not None and not table.readable:
         message = f"the version table {table} may not be read: grant SELECT on it, and USAGE on its schema"
         raise ConfigError(message)
-    foreign = [revision for revision in table.stored if revision not in chain] if table else []
+    foreign = [revision for revision in table.stored if revision not in migrations] if table else []
     if foreign and not unknown:
         raise ConfigError(
             f"the database is at revision {' '.join(foreign)} ({table}), which this project does not have: "
@@ -282,12 +287,14 @@ def choose_table(
     return table
 
 
-def _refuse_elsewhere(chain: Chain, declared: Declared, candidates: Sequence[Candidate], read: Read) -> None:
+def _refuse_elsewhere(
+    migrations: Migrations, declared: Declared, candidates: Sequence[Candidate], read: Read
+) -> None:
     """Refuse a table of the declared name outside the search path, and a possibly misspelt option."""
     name = declared.table or DEFAULT
     elsewhere = [each for each in candidates if each.table == name and declared.schema is None]
     if declared.source == "--version-table":
-        elsewhere += [each for each in map(read, candidates[:MOST_TABLES]) if each.is_of(chain)]
+        elsewhere += [each for each in map(read, candidates[:MOST_TABLES]) if each.is_of(migrations)]
     if elsewhere:
         raise ConfigError(
             f"{declared.source} names the version table {name}, which the search path does not find; there "
@@ -295,14 +302,14 @@ def _refuse_elsewhere(chain: Chain, declared: Declared, candidates: Sequence[Can
         )
 
 
-def _by_content(chain: Chain, candidates: Sequence[Candidate], read: Read) -> Candidate | None:
-    """Return the one table with rows of this chain; all others must certainly belong to other chains."""
+def _by_content(migrations: Migrations, candidates: Sequence[Candidate], read: Read) -> Candidate | None:
+    """Return the one table with rows of this project; all others must certainly belong to other projects."""
     if len(candidates) > MOST_TABLES:
         message = f"{len(candidates):,} tables may say where the database stands: {HOW_TO_NAME_A_TABLE}"
         raise ConfigError(message)
     tables = [read(each) for each in candidates]
-    fitting = [each for each in tables if each.is_of(chain)]
-    doubtful = [each for each in tables if each not in fitting and not each.is_foreign(chain)]
+    fitting = [each for each in tables if each.is_of(migrations)]
+    doubtful = [each for each in tables if each not in fitting and not each.is_foreign(migrations)]
     if len(fitting) == 1 and not doubtful:
         return fitting[0]
     if len(tables) > 1:

@@ -130,20 +130,20 @@ def _revisions(
             begun.revision,
             begun.path,
             (end - begun.at) * 1000,
-            tuple(sorted(tables, key=lambda each: -each.stall_ms)),
+            tuple(sorted(tables, key=lambda each: -each.wait_ms)),
             tuple(_gates([gate for gate in trace.gates if gate.revision == begun.revision])),
             max(statements, key=lambda each: each.duration_ms, default=None),
             any(not each.locks and first_word(each.sql) in EXCLUSIVE for each in statements),
         )
 
 
-def _gates(asked: Sequence[GateOutcome]) -> Iterator[GateOutcome]:
+def _gates(outcomes: Sequence[GateOutcome]) -> Iterator[GateOutcome]:
     """Merge the evaluations of each gate: one closed evaluation makes it closed."""
-    for name in dict.fromkeys(each.gate for each in asked):
-        looks = [each for each in asked if each.gate == name]
-        worst = next((each.state for each in looks if each.state != "open"), "open")
-        failing = dict.fromkeys(check for each in looks for check in each.failing)
-        yield GateOutcome(looks[0].revision, name, worst, tuple(failing))
+    for name in dict.fromkeys(each.gate for each in outcomes):
+        evaluations = [each for each in outcomes if each.gate == name]
+        worst = next((each.state for each in evaluations if each.state != "open"), "open")
+        failing = dict.fromkeys(check for each in evaluations for check in each.failing)
+        yield GateOutcome(evaluations[0].revision, name, worst, tuple(failing))
 
 
 def _assigned(waits: Iterable[Wait], holds: Sequence[HeldLock]) -> Iterator[tuple[Wait, HeldLock]]:

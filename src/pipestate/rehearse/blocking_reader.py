@@ -2,8 +2,8 @@
 
 1. A scratch copy of the clone is made before the clone is migrated; the second run uses it.
 2. Before each revision the child waits until its tables are read: those on which it requests ACCESS EXCLUSIVE.
-3. Every 10 ms `pg_locks` shows which requests wait for a reader. A request that gives up within two seconds is
-   bounded. After two seconds the reader ends, and the upgrade continues.
+3. Every 10 ms `pg_locks` shows which requests wait for a reader. Some give up within two
+   seconds. After that the reader ends, and the upgrade continues.
 """
 
 import re
@@ -153,7 +153,7 @@ class BlockingReaders:
             if reader.line.refusal(READ.format(table=reader.table.quoted)) is None:
                 reader.revision = revision
             else:
-                reader.line.ask("ROLLBACK")
+                reader.line.query("ROLLBACK")
 
     def _line(self) -> PolledConnection:
         self.lines.append(PolledConnection(self.clone))
@@ -163,7 +163,7 @@ class BlockingReaders:
         line = self._line()
         began = "l.waitstart" if line.driver.server_version >= HAS_WAITSTART else "NULL"
         pids = ", ".join(str(reader.line.pid) for reader in self.readers)
-        line.ask(named_query("rehearse", "prepare_waits", pids=pids, began=began))
+        line.query(named_query("rehearse", "prepare_waits", pids=pids, began=began))
         return RepeatedMessage(line, "EXECUTE pipestate_waits", SAMPLE_S, self._take)
 
     def _take(self, rows: Rows, sent: float, now: float) -> None:
@@ -199,7 +199,7 @@ class BlockingReaders:
 
     def _end(self, reader: BlockingReader) -> None:
         if reader.revision is not None:
-            reader.line.ask("ROLLBACK")
+            reader.line.query("ROLLBACK")
         reader.revision, reader.mode, reader.since, reader.began = None, None, None, None
 
 
@@ -219,7 +219,7 @@ def find_exclusive_requests(
         each.revision: [table for table in known if each.loose or (each.revision, table.name) in wanted]
         for each in revisions
     }
-    return {revision: asked for revision, asked in found.items() if asked}
+    return {revision: requests for revision, requests in found.items() if requests}
 
 
 def run_beside_readers(job: Job, steps: Sequence[Step], requests: ExclusiveRequests) -> Encounters:
@@ -260,7 +260,7 @@ def _unseen(encounter: LockEncounter, table: Table) -> TableImpact:
     return TableImpact(
         *(encounter.revision, table.name, table.rows, table.bytes, (STRONGEST,)),
         taken_by=encounter.by,
-        unbounded=not timeout,
+        never_gives_up=not timeout,
         lock_timeout_ms=timeout,
         encounter=encounter,
     )

@@ -1,7 +1,7 @@
 """`python -m pipestate.rehearse.child`: migrates the clone, and reports on stdout.
 
 1. Read the job from stdin: the clone with its password, the project, the steps.
-2. If the run is measured, run env.py once without revisions: the waits seen then are noise.
+2. If the run is measured, run env.py once without revisions: waits up to those seen then are too small to measure.
 3. Run the steps through env.py, pass every gate, and refuse any other database. If the job
    waits, wait before each revision for a line on stdin.
 
@@ -95,7 +95,7 @@ class Recorder:
         return followed
 
     def begin(self, step: RevisionStep) -> None:
-        """Report that a revision begins, and wait for the parent if asked to."""
+        """Report that a revision begins, and wait for the parent if it wants that."""
         script: Any = step.revision
         self.revision, self._path = str(script.revision), near(str(script.path), self.root)
         self.tell("revision", revision=self.revision, path=self._path, at=time.monotonic())

@@ -112,7 +112,7 @@ class Trace:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether env.py runs without revisions: waits are noise then."""
+        """Tell whether env.py runs without revisions, so that its waits are the smallest measurable ones."""
         return self.empty_at is not None and not self.begun
 
     def take(self, said: Mapping[str, Any]) -> None:

@@ -11,12 +11,12 @@ from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.core.text import many
 from pipestate.database import connections as db
 from pipestate.database.connections import engine_of, name_of
-from pipestate.database.interrupt import telling
+from pipestate.database.interrupt import explain_interrupt
 from pipestate.database.queries import named_query
 from pipestate.database.urls import shown
-from pipestate.ledger.state import find_foreign_owner, look, make_own
+from pipestate.ledger.state import find_foreign_owner, make_own, read_ledger_state
 from pipestate.project.find import Project
-from pipestate.project.graph import Chain, Position
+from pipestate.project.graph import Migrations, Position
 from pipestate.project.version_table import Locator
 
 PRODUCTION = (
@@ -126,7 +126,7 @@ def _refuse_unfit(connection: Connection, said: dict[str, str]) -> None:
 @contextmanager
 def migrated(clone: URL) -> Iterator[None]:
     """Add the state of the clone to the message after Ctrl-C or a lost connection."""
-    with telling(lambda: HALF_MIGRATED):
+    with explain_interrupt(lambda: HALF_MIGRATED):
         try:
             yield
         except Unreachable as error:
@@ -138,7 +138,7 @@ def migrated(clone: URL) -> Iterator[None]:
 def adopt_records(clone: URL) -> None:
     """Make production's sign-offs and soaks count on its clone, if the role may write its ledger."""
     with db.writer(clone) as connection:
-        state = look(connection)
+        state = read_ledger_state(connection)
         is_ours = state.installed and not state.missing and find_foreign_owner(connection) is None
         if is_ours and connection.exec_driver_sql(MAY_ADOPT).scalar_one():
             make_own(connection)
@@ -163,7 +163,7 @@ class Job:
     clone: URL
     production: URL | None
     project: Project
-    chain: Chain
+    migrations: Migrations
     locate: Locator
     called: str | None = None
 

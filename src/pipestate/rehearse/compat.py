@@ -290,7 +290,7 @@ def compare(
 
 
 def _path(job: Job, revision: str) -> str:
-    return near(str(job.chain.by_id[revision].path), ini_directory(job.project))
+    return near(str(job.migrations.by_id[revision].path), ini_directory(job.project))
 
 
 def _error(first: Prepared, each: Prepared) -> str | None:
@@ -306,21 +306,21 @@ def _breakage(errors: Sequence[tuple[str | None, str | None]]) -> tuple[str, str
     first = last
     while errors[first - 1][1]:
         first -= 1
-    culprit, error = errors[first][0], errors[last][1]
-    assert culprit is not None
+    breaks, error = errors[first][0], errors[last][1]
+    assert breaks is not None
     repaired = f"; it works again after {errors[last + 1][0]}" if last + 1 < len(errors) else ""
-    return culprit, f"{error}{repaired}"
+    return breaks, f"{error}{repaired}"
 
 
 def _since(states: Sequence[tuple[str | None, Prepared]]) -> str:
     """Find the revision from which on a statement returns its final columns."""
-    last, culprit = states[-1][1], states[-1][0]
+    last, since = states[-1][1], states[-1][0]
     for revision, each in reversed(states):
         if each.columns != last.columns:
             break
-        culprit = revision
-    assert culprit is not None
-    return culprit
+        since = revision
+    assert since is not None
+    return since
 
 
 def _difference(before: Prepared, after: Prepared) -> str:

@@ -14,7 +14,7 @@ MODES = (
     *("ShareRowExclusiveLock", "ExclusiveLock", "AccessExclusiveLock"),
 )
 STRONGEST = MODES[-1]
-NOISE_FACTOR = 5
+MEASURABLE_FACTOR = 5
 READER_MS = 2000.0  # how long a reader blocks the migration's request
 MOST_SCALED = 10.0  # beyond this ratio of rows, times are not estimated
 
@@ -65,7 +65,7 @@ class TableImpact:
     rewritten: bool = False
     taken_by: Statement | None = None
     spent_by: Statement | None = None
-    unbounded: bool = False
+    never_gives_up: bool = False
     lock_timeout_ms: float | None = None
     held_ms: float = 0.0
     writer_ms: float | None = 0.0
@@ -78,7 +78,7 @@ class TableImpact:
     statements: tuple[Statement, ...] = ()  # of the revision, while the table was locked
 
     @property
-    def stall_ms(self) -> float:
+    def wait_ms(self) -> float:
         """The longest wait; for a table without probes, the time for which the lock was held."""
         measured = [each for each in (self.writer_ms, self.reader_ms, self.rows_ms) if each is not None]
         return max(measured) if self.writer_ms is not None else max([self.held_ms, *measured])
@@ -95,9 +95,9 @@ class TableImpact:
         return times if times <= MOST_SCALED else None
 
     @property
-    def production_stall_ms(self) -> float | None:
+    def production_wait_ms(self) -> float | None:
         """The longest wait, scaled to production's rows; None if it would be a guess."""
-        return None if self.scale is None else self.stall_ms * self.scale
+        return None if self.scale is None else self.wait_ms * self.scale
 
     @property
     def is_in_the_way(self) -> bool:
@@ -117,7 +117,7 @@ class TableImpact:
         return self.lock_timeout_ms or tried
 
     @property
-    def bounded(self) -> bool | None:
+    def gives_up(self) -> bool | None:
         """Tell whether waiting for ACCESS EXCLUSIVE ends by itself; None if unknown or not requested.
 
         A trial outweighs lock_timeout, unless that is longer than the trial.
@@ -126,7 +126,7 @@ class TableImpact:
             return None
         if self.encounter is not None:
             return self.encounter.gave_up or (self.lock_timeout_ms or 0.0) >= READER_MS
-        return None if self.lock_timeout_ms is None else not self.unbounded
+        return None if self.lock_timeout_ms is None else not self.never_gives_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class Rehearsal:
     before: str | None
     after: str | None
     duration_ms: float
-    noise_ms: float
+    idle_wait_ms: float
     revisions: tuple[RevisionImpact, ...]
     failure: Failure | None = None
     not_probed: dict[str, str] = field(default_factory=dict)
@@ -195,16 +195,16 @@ class Rehearsal:
         return tuple(table for revision in self.revisions for table in revision.tables)
 
     @property
-    def noise_floor_ms(self) -> float:
-        """The noise limit: an empty revision shows waits up to this."""
-        return self.noise_ms * NOISE_FACTOR
+    def measurable_ms(self) -> float:
+        """The smallest wait that can be measured: a run without revisions shows smaller ones."""
+        return self.idle_wait_ms * MEASURABLE_FACTOR
 
     @property
-    def longest_stall_ms(self) -> float:
+    def longest_wait_ms(self) -> float:
         """The longest wait, scaled to production's rows if possible."""
         if self.locks_file:
             return max((revision.duration_ms for revision in self.revisions), default=0.0)
-        return max((table.stall_ms * (table.scale or 1.0) for table in self.tables), default=0.0)
+        return max((table.wait_ms * (table.scale or 1.0) for table in self.tables), default=0.0)
 
     @property
     def beyond(self) -> tuple[TableImpact, ...]:
@@ -212,9 +212,9 @@ class Rehearsal:
         return tuple(table for table in self.tables if table.scale is None and table.is_in_the_way)
 
     @property
-    def bounded(self) -> bool | None:
+    def gives_up(self) -> bool | None:
         """Tell whether every wait for ACCESS EXCLUSIVE ends by itself; None if one is unknown."""
-        found = [table.bounded for table in self.tables if STRONGEST in table.modes]
+        found = [table.gives_up for table in self.tables if STRONGEST in table.modes]
         return False if False in found else None if None in found else True
 
     @property
@@ -227,14 +227,14 @@ class Rehearsal:
 
 # Findings: figures over the limit, their causes, and the replacement to write.
 
-WORTH_TELLING = 10  # statements with a smaller fraction of the wait are not listed
-UNBOUNDED = (
-    "asks for ACCESS EXCLUSIVE without a lock_timeout: behind one long transaction everybody waits for its end",
-    "pipestate.ddl.lock_tables(...) first: it asks briefly, again and again",
+WORTH_REPORTING = 10  # statements with a smaller fraction of the wait are not listed
+NEVER_GIVES_UP = (
+    "requests ACCESS EXCLUSIVE without a lock_timeout: behind one long transaction all later statements wait",
+    "pipestate.ddl.lock_tables(...) first: it waits briefly, again and again",
 )
 LONG_TIMEOUT = (
-    "asks for ACCESS EXCLUSIVE with a lock_timeout above the limit: so long everybody may wait behind it",
-    UNBOUNDED[1],
+    "requests ACCESS EXCLUSIVE with a lock_timeout above the limit: later statements may wait as long",
+    NEVER_GIVES_UP[1],
 )
 CAUSES = (
     (
@@ -309,7 +309,7 @@ def verdict(figure_ms: float, limit_ms: float) -> LimitVerdict:
 
 
 def judge(made: Rehearsal, limit_ms: float) -> tuple[LimitFinding, ...]:
-    """List figures over the limit or too close to it; noise is neither.
+    """List figures over the limit or too close to it, without those too small to measure.
 
     On SQLite writers wait until a revision is over.
     """
@@ -325,26 +325,26 @@ def judge(made: Rehearsal, limit_ms: float) -> tuple[LimitFinding, ...]:
             for each in made.revisions
         )
         return tuple(each for each in found if each.verdict is not LimitVerdict.WITHIN)
-    over = (each for table in made.tables for each in _findings(table, limit_ms, made.noise_floor_ms))
+    over = (each for table in made.tables for each in _findings(table, limit_ms, made.measurable_ms))
     return tuple(dict.fromkeys(over))
 
 
-def _findings(table: TableImpact, limit_ms: float, noise_floor_ms: float) -> Iterator[LimitFinding]:
-    if table.bounded is False:
-        yield _finding(table, table.taken_by, UNBOUNDED, LimitVerdict.OVER)
+def _findings(table: TableImpact, limit_ms: float, measurable_ms: float) -> Iterator[LimitFinding]:
+    if table.gives_up is False:
+        yield _finding(table, table.taken_by, NEVER_GIVES_UP, LimitVerdict.OVER)
     elif table.patience_ms > limit_ms:
         yield _finding(table, table.taken_by, LONG_TIMEOUT, LimitVerdict.OVER)
-    found = verdict(table.stall_ms * (table.scale or 1.0), limit_ms)
-    noise = table.stall_ms < noise_floor_ms and found is not LimitVerdict.OVER
+    found = verdict(table.wait_ms * (table.scale or 1.0), limit_ms)
+    too_small = table.wait_ms < measurable_ms and found is not LimitVerdict.OVER
     if table.scale is None and found is not LimitVerdict.OVER:
         if table.is_in_the_way:
             yield _finding(table, table.taken_by, BEYOND, LimitVerdict.UNKNOWN)
-    elif found is not LimitVerdict.WITHIN and not noise:
+    elif found is not LimitVerdict.WITHIN and not too_small:
         main = table.spent_by or table.taken_by
         yield _finding(table, main, LATER if table.is_kept_for_later else _cause(table, main) or OTHER, found)
         for statement in table.statements:
             cause = _cause(table, statement)
-            is_long = statement.duration_ms >= max(table.stall_ms / WORTH_TELLING, noise_floor_ms)
+            is_long = statement.duration_ms >= max(table.wait_ms / WORTH_REPORTING, measurable_ms)
             if statement != main and cause is not None and is_long:
                 yield _finding(table, statement, cause, found)
 

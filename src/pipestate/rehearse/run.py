@@ -18,7 +18,7 @@ from pipestate.database.queries import named_query
 from pipestate.database.urls import shown
 from pipestate.ledger.state import require_ledger
 from pipestate.project.file_hashes import code_of, hash_files
-from pipestate.project.graph import Chain, Position, ends
+from pipestate.project.graph import Migrations, Position, ends
 from pipestate.project.version_table import Locator
 from pipestate.rehearse.attribute import AUTOVACUUM, attribute
 from pipestate.rehearse.blocking_reader import (
@@ -59,7 +59,10 @@ def rehearse(
     measured run.
     """
     position, needed, files = start(job, wanted, since, say, record=record)
-    steps = [("upgrade", target) for target in ends(job.chain, [job.chain.by_id[each] for each in needed])]
+    steps = [
+        ("upgrade", target)
+        for target in ends(job.migrations, [job.migrations.by_id[each] for each in needed])
+    ]
     tables, writes = list[Table](), Before()
     with migrated(job.clone):
         down = require_way_back(job, position, wanted) if there_and_back else None
@@ -92,11 +95,11 @@ def start(
             job.locate(connection)
             require_ledger(connection)
     position = require_clone(job.clone, job.production, job.locate)
-    needed = pending_revisions(job.chain, position, wanted, since, "the clone")
+    needed = pending_revisions(job.migrations, position, wanted, since, "the clone")
     files = files_of(job, needed) if record else {}
-    older = job.chain.ancestors(since) - position.applied
+    older = job.migrations.ancestors(since) - position.applied
     if older:
-        targets = ends(job.chain, [job.chain.by_id[each] for each in older])
+        targets = ends(job.migrations, [job.migrations.by_id[each] for each in older])
         say(f"upgrading the clone to {', '.join(targets)}, without judging it")
         with migrated(job.clone):
             failure = run_child(job, [("upgrade", target) for target in targets]).failure
@@ -113,7 +116,7 @@ def start(
 
 def require_pending(
     production: URL,
-    chain: Chain,
+    migrations: Migrations,
     locate: Locator,
     wanted: Sequence[str],
     since: Sequence[str] = (),
@@ -125,16 +128,16 @@ def require_pending(
         position = locate(connection)
         if record:
             require_ledger(connection)
-    pending_revisions(chain, position, wanted, since, shown(production))
+    pending_revisions(migrations, position, wanted, since, shown(production))
 
 
 def pending_revisions(
-    chain: Chain, position: Position, wanted: Sequence[str], since: Sequence[str], database: str
+    migrations: Migrations, position: Position, wanted: Sequence[str], since: Sequence[str], database: str
 ) -> list[str]:
     """List the revisions to judge; raise ConfigError if there are none."""
-    needed = chain.ancestors(wanted) - position.applied - chain.ancestors(since)
+    needed = migrations.ancestors(wanted) - position.applied - migrations.ancestors(since)
     if needed:
-        return [revision.id for revision in chain if revision.id in needed]
+        return [revision.id for revision in migrations if revision.id in needed]
     behind = f" behind {', '.join(since)}" if since else ""
     at = position.current or "base"
     raise ConfigError(f"nothing is pending{behind}: {database} is at {at}, so there is nothing to rehearse")
@@ -143,10 +146,12 @@ def pending_revisions(
 def require_way_back(job: Job, position: Position, wanted: Sequence[str]) -> Step:
     """Return the downgrade target; raise ConfigError if one command cannot undo the upgrade."""
     current = position.current
-    pending = job.chain.ancestors(wanted) - position.applied
+    pending = job.migrations.ancestors(wanted) - position.applied
     if current is None:
         return ("downgrade", "base")
-    if current in job.chain and all(current in job.chain.ancestors([revision]) for revision in pending):
+    if current in job.migrations and all(
+        current in job.migrations.ancestors([revision]) for revision in pending
+    ):
         return ("downgrade", current)
     raise ConfigError(
         f"--there-and-back needs one revision to go back to, and this clone is at {current}, which is not below all that "
@@ -220,7 +225,7 @@ def measure(
         position.current,
         after,
         (time.monotonic() - begin) * 1000,
-        seen.noise_s * 1000,
+        seen.idle_wait_s * 1000,
         attribute(trace, seen, tables),
         trace.failure,
         seen.not_probed,
@@ -286,7 +291,7 @@ def read_figures(production: URL, tables: Sequence[Table]) -> dict[str, tuple[in
 
 def files_of(job: Job, pending: Sequence[str]) -> dict[str, str]:
     """Hash the code of the pending revisions before it runs; refuse unknown code."""
-    paths = {revision: job.chain.by_id[revision].path for revision in pending}
+    paths = {revision: job.migrations.by_id[revision].path for revision in pending}
     for revision, path in paths.items():
         unknown = code_of(path).unknown
         if unknown is not None:
@@ -310,9 +315,9 @@ def as_record(made: Rehearsal, files: Mapping[str, str]) -> "Rehearsed":
         ok=made.exit_code == 0,
         duration_ms=round(made.duration_ms, 1),
         rows=made.rows,
-        longest_stall_ms=None if failed or made.beyond else round(made.longest_stall_ms, 1),
-        noise_ms=round(made.noise_ms, 1),
-        bounded=None if failed else made.bounded,
+        longest_wait_ms=None if failed or made.beyond else round(made.longest_wait_ms, 1),
+        idle_wait_ms=round(made.idle_wait_ms, 1),
+        bounded=None if failed else made.gives_up,
         tables={table.table: table.rows for table in made.tables},
         scale=None if made.beyond else max((table.scale or 1.0 for table in made.tables), default=1.0),
     )

@@ -71,7 +71,7 @@ class PolledConnection:
                 [self] if state == POLL_READ else [], [self] if state == POLL_WRITE else [], [], 0.5
             )
 
-    def ask(self, message: str) -> Rows:
+    def query(self, message: str) -> Rows:
         """Send a message and wait for its rows."""
         with _translate_errors(self.url):
             self.send(message)
@@ -196,7 +196,7 @@ class Seen:
 
     sightings: list[Sighting] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
-    noise_s: float = 0.0
+    idle_wait_s: float = 0.0
     not_probed: dict[str, str] = field(default_factory=dict)
 
 
@@ -220,14 +220,14 @@ class Watcher:
         return self.lines[-1]
 
     def _probe(self, table: Table) -> None:
-        self.probes[table.oid] = [self._asks(table, mode) for mode in (WRITER, READER)]
+        self.probes[table.oid] = [self._lock_requests(table, mode) for mode in (WRITER, READER)]
         percent = min(100.0, 100.0 * SAMPLED_ROWS * 10 / max(table.rows, 1))
         line = self._line()
         sample = SAMPLE.format(table=table.quoted, percent=percent, most=SAMPLED_ROWS)
         readable = table.rows > 0 and line.refusal(sample) is None  # the probes report the reason
         places = ",".join(f'"{place}"' for (place,) in line.rows()) if readable else ""
         if places:
-            line.ask(named_query("rehearse", "prepare_rows", table=table.quoted, places=places))
+            line.query(named_query("rehearse", "prepare_rows", table=table.quoted, places=places))
             self.rows[table.oid] = RepeatedMessage(
                 line,
                 "EXECUTE pipestate_rows",
@@ -236,11 +236,11 @@ class Watcher:
                 paused=True,
             )
 
-    def _asks(self, table: Table, mode: str) -> RepeatedMessage:
+    def _lock_requests(self, table: Table, mode: str) -> RepeatedMessage:
         def take(_rows: Rows, sent: float, now: float) -> None:
             wait = Wait(table.oid, mode, sent, now)
             if self.trace.is_empty:
-                self.seen.noise_s = max(self.seen.noise_s, now - sent)
+                self.seen.idle_wait_s = max(self.seen.idle_wait_s, now - sent)
             elif now - sent >= WORTH_KEEPING_S:
                 self.seen.waits.append(wait)
 
@@ -250,7 +250,7 @@ class Watcher:
     def _sampler(self) -> RepeatedMessage:
         line = self._line()
         ours = ", ".join(str(each.pid) for each in self.lines)
-        line.ask(named_query("rehearse", "prepare_locks", ours=ours))
+        line.query(named_query("rehearse", "prepare_locks", ours=ours))
         return RepeatedMessage(line, "EXECUTE pipestate_locks", SAMPLE_S, self._take_locks)
 
     def _take_locks(self, rows: Rows, sent: float, now: float) -> None:

@@ -62,7 +62,7 @@ def sample_row(connection: Connection, name: str, table: WrittenTable) -> Sample
     """Read the newest row by the primary key, or any row; None for an empty table."""
     order = f" ORDER BY {', '.join(f'{name} DESC' for name in table.key)}" if table.key else ""
     values = ", ".join(f"{name}::text" for name in table.inserts) or "NULL"
-    found = ask(connection, f"SELECT {values} FROM {table.quoted}{order} LIMIT 1")
+    found = fetch(connection, f"SELECT {values} FROM {table.quoted}{order} LIMIT 1")
     return Sample(name, table, dict(zip(table.inserts, found[0], strict=False))) if found else None
 
 
@@ -71,15 +71,15 @@ def find_row(connection: Connection, sample: Sample, now: WrittenTable) -> str |
     key = sample.table.key
     if key and all(name in now.columns and name in sample.values for name in key):
         by_key = " AND ".join(f"{name} = {literal(sample.values[name])}" for name in key)
-        if ask(connection, f"SELECT 1 FROM {now.quoted} WHERE {by_key}"):
+        if fetch(connection, f"SELECT 1 FROM {now.quoted} WHERE {by_key}"):
             return by_key
     if not now.has_places:
         return None
-    found = ask(connection, f"SELECT tableoid::text, ctid::text FROM {now.quoted} LIMIT 1")
+    found = fetch(connection, f"SELECT tableoid::text, ctid::text FROM {now.quoted} LIMIT 1")
     return f"tableoid = {found[0][0]} AND ctid = {quoted(found[0][1])}" if found else None
 
 
-def ask(connection: Connection, query: str) -> list[Any]:
+def fetch(connection: Connection, query: str) -> list[Any]:
     """Run a query inside the transaction; return its rows, or an empty list if the server refuses it."""
     send(connection, "SAVEPOINT pipestate_query")
     try:

@@ -152,7 +152,7 @@ def draw(series: Series, window: Window) -> Drawing:
         list(_limits(series, frame)),
         Markup("").join(_line(series.points, missing, frame)),
         _marks(known, frame) if len(series.points) <= DOTTED else Markup(""),
-        _marks([point for point in known if not point.held], frame),
+        _marks([point for point in known if not point.passed], frame),
         _marks([point for point in series.points if point.value is None], frame),
     )
 

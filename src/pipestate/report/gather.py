@@ -68,10 +68,10 @@ def check_series(connection: Connection, runbook: Runbook, phase: Phase, window:
     result, times = ledger_on(connection.dialect.name).result, {run.id: run.at for run in runs}
     columns = (result.c[name] for name in ("run_id", "check_id", "outcome", "required", "observed"))
     rows = connection.execute(select(*columns).where(result.c.run_id.in_(times)).order_by(result.c.id))
-    asked = [check.id for check in phase.checks_for(connection.dialect.name) if isinstance(check, Check)]
+    selected = [check.id for check in phase.checks_for(connection.dialect.name) if isinstance(check, Check)]
     found: dict[tuple[str, str], list[Judged]] = {}
     for row in sorted(rows, key=lambda row: (times[row.run_id], row.run_id)):
-        if row.check_id in asked and row.outcome != Outcome.SKIPPED:
+        if row.check_id in selected and row.outcome != Outcome.SKIPPED:
             for column, judged in _numbers(row, times[row.run_id]):
                 found.setdefault((row.check_id, column), []).append(judged)
     thinned = total - len(runs)
@@ -81,7 +81,7 @@ def check_series(connection: Connection, runbook: Runbook, phase: Phase, window:
             tuple(point for _, point in judged),
             len(judged) + thinned,
         )
-        for (check, column), judged in sorted(found.items(), key=lambda item: asked.index(item[0][0]))
+        for (check, column), judged in sorted(found.items(), key=lambda item: selected.index(item[0][0]))
         if any(point.value is not None for _, point in judged)
     ]
 
@@ -176,7 +176,7 @@ def fold(entries: Iterable[Entry]) -> tuple[HistoryLine, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class History:
     """Records of the last days; `unread` lists the unreadable parts with reasons."""
 
     checks: Mapping[tuple[str, str], tuple[Series, ...]] = field(default_factory=dict)
@@ -191,12 +191,12 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """All data of a report: the runbooks, the status, and the past."""
+    """All data of a report: the runbooks, the status, and the history."""
 
     books: tuple[Runbook, ...]
-    standing: Status
+    status: Status
     window: Window
-    past: Past
+    history: History
 
 
 def gather(
@@ -210,33 +210,33 @@ def gather(
 ) -> Gathered:
     """Read everything, on a connection of `db.reader`; `days` is the length of the window."""
     phases = find_phases(books)
-    standing = collect(connection, url, phases, position, timeout_s=timeout_s, days=min(days, MOST_STRIPPED))
-    window = Window(standing.at - timedelta(days=days), standing.at)
-    past = _past(connection, books, standing, position, window, timeout_s)
-    return Gathered(tuple(books), standing, _narrowed(window, past), past)
+    status = collect(connection, url, phases, position, timeout_s=timeout_s, days=min(days, MOST_STRIPPED))
+    window = Window(status.at - timedelta(days=days), status.at)
+    history = _history(connection, books, status, position, window, timeout_s)
+    return Gathered(tuple(books), status, _narrowed(window, history), history)
 
 
-def _past(
+def _history(
     connection: Connection,
     books: Sequence[Runbook],
-    standing: Status,
+    status: Status,
     position: Position,
     window: Window,
     timeout_s: float,
-) -> Past:
+) -> History:
     """Read the ledger's records; an unreadable ledger becomes a sentence in the report."""
-    if standing.no_ledger is not None:
-        return Past()
-    applying = {(book.name, phase.name) for book, phase in standing.phases() if phase.applies}
+    if status.no_ledger is not None:
+        return History()
+    applying = {(book.name, phase.name) for book, phase in status.phases() if phase.applies}
     phases = find_phases(books)
-    asked = [phase for book, phase in phases if (book.name, phase.name) in applying]
-    limits = watched(asked, connection.dialect.name)
-    names = {each.name: limits.get(each.name, ()) for each in standing.observations}
-    source = LedgerReading(connection, standing.at, ())
+    selected = [phase for book, phase in phases if (book.name, phase.name) in applying]
+    limits = watched(selected, connection.dialect.name)
+    names = {each.name: limits.get(each.name, ()) for each in status.observations}
+    source = LedgerReading(connection, status.at, ())
     try:
         with guarded(connection, timeout_s):
             lines, errors = read_lines(connection, window)
-            return Past(
+            return History(
                 {
                     (book.name, phase.name): tuple(found)
                     for book, phase in phases
@@ -250,11 +250,11 @@ def _past(
     except DBAPIError as error:
         if error.connection_invalidated:
             raise
-        return Past(unread=(f"the past cannot be read: {' '.join(message(error).split())}",))
+        return History(unread=(f"the history cannot be read: {' '.join(message(error).split())}",))
 
 
-def _narrowed(window: Window, past: Past) -> Window:
+def _narrowed(window: Window, history: History) -> Window:
     """Start the window at the first point: a ledger of three days needs no month."""
-    first = min((series.points[0].at for series in past.series()), default=window.start)
+    first = min((series.points[0].at for series in history.series()), default=window.start)
     latest = window.end - timedelta(days=1)
     return Window(max(window.start, min(first, latest)), window.end)

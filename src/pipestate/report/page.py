@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipestate import __version__
-from pipestate.core.text import html
+from pipestate.core.text import escape_controls
 from pipestate.database.urls import name_and_place
 from pipestate.project.find import Calls
 from pipestate.report import words
@@ -56,7 +56,7 @@ def shown(value: Any) -> Any:
     """Prepare a value for escaping: shorten long text and make control characters visible."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return "" if value is None else value
-    return html(shortened(value, LONGEST_TEXT))
+    return escape_controls(shortened(value, LONGEST_TEXT))
 
 
 def cell(value: Json) -> str:
@@ -108,11 +108,11 @@ def render_page(gathered: Gathered, calls: Calls) -> str:
     """Return the page."""
     environment = make_environment()
     text, hash_ = style()
-    standing, past, window = gathered.standing, gathered.past, gathered.window
+    status, history, window = gathered.status, gathered.history, gathered.window
     charts = _check_charts(gathered)
     macros = vars(environment.get_template("notes.html").module)
-    texts = [(book, _text(book, standing, charts, macros)) for book in gathered.books]
-    name, place = name_and_place(standing.database.url)
+    texts = [(book, _text(book, status, charts, macros)) for book in gathered.books]
+    name, place = name_and_place(status.database.url)
     return environment.get_template("page.html").render(
         version=__version__,
         name=words.short_path(name),
@@ -120,17 +120,17 @@ def render_page(gathered: Gathered, calls: Calls) -> str:
         style=text,
         style_hash=hash_,
         calls=calls,
-        closed=[pair for pair in standing.phases() if pair[1].gate is Gate.CLOSED],
-        standing=standing,
+        closed=[pair for pair in status.phases() if pair[1].gate is Gate.CLOSED],
+        status=status,
         runbooks=sorted(
-            standing.runbooks, key=lambda book: all(phase.gate is not Gate.CLOSED for phase in book.phases)
+            status.runbooks, key=lambda book: all(phase.gate is not Gate.CLOSED for phase in book.phases)
         ),
         window=window,
-        past=past,
+        history=history,
         check_charts=charts,
         observation_charts={
             series.title: Chart(f"chart.observed.{index}", series, draw(series, window))
-            for index, series in enumerate(past.observations)
+            for index, series in enumerate(history.observations)
         },
         texts=texts,
         phase_anchors={
@@ -148,7 +148,7 @@ Charts = list[tuple[RunbookStatus, PhaseStatus, list[Chart]]]
 def _check_charts(gathered: Gathered) -> Charts:
     """Draw the series of each phase; a chart leads to its check if the page has a verdict of it."""
     found = []
-    for book, phase in gathered.standing.phases():
+    for book, phase in gathered.status.phases():
         ids = {
             verdict.check_id: f"check.{book.name}.{phase.name}.{verdict.check_id}"
             for verdict in (phase.checks if phase.applies else ())
@@ -160,7 +160,7 @@ def _check_charts(gathered: Gathered) -> Charts:
                 draw(series, gathered.window),
                 ids.get(series.title.rpartition("/")[2]),
             )
-            for index, series in enumerate(gathered.past.checks.get((book.name, phase.name), ()))
+            for index, series in enumerate(gathered.history.checks.get((book.name, phase.name), ()))
         ]
         if charts:
             found.append((book, phase, charts))
@@ -168,13 +168,13 @@ def _check_charts(gathered: Gathered) -> Charts:
 
 
 def _text(
-    book: Runbook, standing: Status, charts: Charts, macros: Mapping[str, Macro]
+    book: Runbook, status: Status, charts: Charts, macros: Mapping[str, Macro]
 ) -> list[tuple[ProseSection, PhaseStatus | None]]:
     """Render the sections of a runbook, each with its phase, if any; blocks have notes with their results."""
-    here = next(each for each in standing.runbooks if each.path == book.path)
-    dialect, phases, notes = standing.database.dialect, dict[int, PhaseStatus](), dict[int, Markup]()
-    runs = {(run.runbook, run.id): run for run in reversed(standing.backfills)}
-    shown = {(view.runbook, view.id) for view in standing.views if view.rows or view.error}
+    here = next(each for each in status.runbooks if each.path == book.path)
+    dialect, phases, notes = status.database.dialect, dict[int, PhaseStatus](), dict[int, Markup]()
+    runs = {(run.runbook, run.id): run for run in reversed(status.backfills)}
+    shown = {(view.runbook, view.id) for view in status.views if view.rows or view.error}
     for phase, found in zip(book.phases, here.phases, strict=True):
         phases[phase.line] = found
         signoffs = {each.id: each for each in found.sign_offs}

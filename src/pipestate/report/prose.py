@@ -13,7 +13,7 @@ from markdown_it.token import Token
 from markupsafe import Markup, escape
 from mdit_py_plugins.front_matter import front_matter_plugin
 
-from pipestate.core.text import html, html_lines
+from pipestate.core.text import escape_controls, escape_controls_by_line
 from pipestate.report.words import identifier
 from pipestate.runbook.markdown import MAX_NESTING
 
@@ -60,7 +60,7 @@ def settle_links(tokens: Sequence[Token], anchors: Mapping[str, str]) -> None:
                 token.attrs = {"href": target, "rel": "noreferrer noopener"}
             else:
                 token.tag = "span"
-                token.attrs = {"class": "elsewhere", "title": html(unquote(target))}
+                token.attrs = {"class": "elsewhere", "title": escape_controls(unquote(target))}
             tags.append(token.tag)
         elif token.type == "link_close":
             token.tag = tags.pop()
@@ -177,27 +177,27 @@ class _Renderer(RendererHTML):
 
     def fence(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         token = tokens[idx]
-        code = Markup("<pre><code>{}</code></pre>\n").format(html_lines(token.content))
+        code = Markup("<pre><code>{}</code></pre>\n").format(escape_controls_by_line(token.content))
         if token.info.strip().lower() != "sql":
             return code
-        first = html(token.content.strip().split("\n", 1)[0].removeprefix("-- "))
+        first = escape_controls(token.content.strip().split("\n", 1)[0].removeprefix("-- "))
         return Markup('<details class="sql"><summary>SQL: {}</summary>{}</details>\n').format(first, code)
 
     def code_block(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return Markup("<pre><code>{}</code></pre>\n").format(html_lines(tokens[idx].content))
+        return Markup("<pre><code>{}</code></pre>\n").format(escape_controls_by_line(tokens[idx].content))
 
     def html_block(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         written = tokens[idx].content.strip()
         if written.startswith("<!--") and written.find("-->") == len(written) - 3:
             return ""  # comments for editors of the runbook
-        return Markup('<pre class="raw">{}</pre>\n').format(html_lines(written))
+        return Markup('<pre class="raw">{}</pre>\n').format(escape_controls_by_line(written))
 
     def html_inline(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        return escape(html(tokens[idx].content))
+        return escape(escape_controls(tokens[idx].content))
 
     def image(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         words = tokens[idx].content or str(tokens[idx].attrGet("src"))
-        return Markup('<span class="elsewhere">{}</span>').format(html(words))
+        return Markup('<span class="elsewhere">{}</span>').format(escape_controls(words))
 
     def front_matter(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
         return ""

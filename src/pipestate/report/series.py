@@ -13,7 +13,7 @@ from typing import Any
 
 from pipestate.runbook.criterion import Comparison, RequirementError, parse_requirement
 from pipestate.runbook.model import Check
-from pipestate.verify.checks import holds
+from pipestate.verify.checks import is_met
 from pipestate.verify.report import Json
 
 Limits = Mapping[str, tuple[Comparison, ...]]
@@ -72,7 +72,7 @@ def as_number(value: Json) -> float | None:
 
 def satisfied(comparisons: tuple[Comparison, ...], value: Json) -> bool:
     """Tell whether a value satisfies all of these comparisons."""
-    return all(holds(comparison, value) for comparison in comparisons)
+    return all(is_met(comparison, value) for comparison in comparisons)
 
 
 def observation_limits(check: Check) -> tuple[str, tuple[Comparison, ...]] | None:
@@ -106,11 +106,11 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Observation at one moment; the value is None if it was not a number. `held` is the criterion's result."""
+    """Observation at one moment; the value is None if it was not a number. `passed` is the criterion's result."""
 
     at: datetime
     value: float | None
-    held: bool = True
+    passed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Gap:
 class Series:
     """One number of one check, or one observation. `records` also counts thinned-out records.
 
-    `comparisons` are those of the newest record; `held` of a point is the result at its time.
+    `comparisons` are those of the newest record; `passed` of a point is the result at its time.
     """
 
     title: str
@@ -141,7 +141,7 @@ class Series:
     @property
     def failures(self) -> int:
         """The number of points that failed the criterion."""
-        return sum(not point.held for point in self.points)
+        return sum(not point.passed for point in self.points)
 
     @property
     def required(self) -> str:

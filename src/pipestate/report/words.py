@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from markupsafe import Markup, escape
 
-from pipestate.core.text import html, many
+from pipestate.core.text import escape_controls, many
 from pipestate.database.urls import database_name
 from pipestate.status.model import Day, DayState
 
@@ -84,7 +84,7 @@ def identifier(name: str) -> Markup:
     >>> identifier("failed_ocr/jobs")
     Markup('failed_<wbr>ocr/<wbr>jobs')
     """
-    return Markup("<wbr>").join(escape(part) for part in _BREAK.split(html(name)))
+    return Markup("<wbr>").join(escape(part) for part in _BREAK.split(escape_controls(name)))
 
 
 def strip_words(days: Sequence[Day]) -> str:

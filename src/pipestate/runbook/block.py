@@ -213,7 +213,7 @@ def read_again(item: AgainItem, found: Findings) -> Again | None:
     if said is None:
         found.add(
             item.line,
-            "an item that begins with `again` asks a check of an earlier phase once more: write "
+            "an item that begins with `again` repeats a check of an earlier phase: write "
             f"`{AGAIN_FORM}`, of which the last three parts may be left out; prose begins with another word",
         )
         return None

@@ -108,7 +108,8 @@ class _Reader:
             return
         if not node.value:
             self.fault(
-                node, "`opens:` is empty: take it out, and the phase opens every revision that asks it"
+                node,
+                "`opens:` is empty: take it out, and the phase opens every revision that checks its gate",
             )
         for item in node.value:
             if text := self.text("opens", item):

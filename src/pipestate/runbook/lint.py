@@ -68,7 +68,7 @@ def _examined(text: str, path: str | Path, variants: str | None) -> tuple[Runboo
     every = [
         *found,
         *(_finding(query, what) for query in queries for what in _in_sql(query)),
-        *_asked_again(runbook),
+        *_repeated_checks(runbook),
         *_backfilled_twice(runbook),
         *_unread_by_sqlite(runbook),
     ]
@@ -92,7 +92,7 @@ def _in_sql(query: SqlBlock) -> Iterator[str]:
 _PLAN = "a plan is something to look at: make the EXPLAIN evidence or a view (SQLite's may be a check)"
 
 
-def _asked_again(runbook: Runbook) -> Iterator[Finding]:
+def _repeated_checks(runbook: Runbook) -> Iterator[Finding]:
     """Find faults that a changed criterion causes in a repeated block that is valid in its own phase."""
     written = {
         (f"{phase.name}/{check.id}", check.dialect): set(faults(check))
@@ -176,14 +176,14 @@ def faults(check: Check) -> Iterator[str]:
             f"`-- window: {check.window}` stands in no literal of its SQL, so it could not be another: "
             f"write the length there as '{check.window}', or take the line out"
         )
-    if not asks_age(check):
+    if not checks_age(check):
         yield (
             f"an observation may be a year old: add `and {AGE} <= 3600`, or the like, to what it requires "
             f"of latest_observation (or compare {AGE} in its SQL)"
         )
 
 
-def asks_age(check: Check) -> bool:
+def checks_age(check: Check) -> bool:
     """Tell whether a check on the newest observation also checks its age."""
     seen = tokens(check.sql, check.dialect)
     if not any(token.identifier == "latest_observation" for token in seen):
@@ -248,5 +248,5 @@ def unknown_revisions(runbook: Runbook, phase: Phase, known: Container[str]) -> 
     return sorted(set(found))
 
 
-_MISSING = "a revision that the chain does not have"
+_MISSING = "a revision that the project does not have"
 _OR = "or name the right alembic.ini with --config"

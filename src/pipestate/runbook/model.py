@@ -207,14 +207,14 @@ class Phase:
     @property
     def text_sha256(self) -> str:
         """Hash the blocking checks of the gate: records of another text do not count towards a soak."""
-        asked = [
+        contents = [
             (check.id, check.dialect, check.sql, check.require.text)
             if isinstance(check, Check)
             else (check.id, check.people, check.text_sha256, "")
             for check in self.checks
             if check.level is Level.BLOCK
         ]
-        return sha256(repr(sorted(asked, key=repr)).encode()).hexdigest()
+        return sha256(repr(sorted(contents, key=repr)).encode()).hexdigest()
 
     @property
     def signoffs(self) -> tuple[SignOff, ...]:

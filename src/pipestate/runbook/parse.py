@@ -75,7 +75,7 @@ def build_phase(
         backfills=tuple(part for part in joined if isinstance(part, Backfill)),
     )
     if not any(isinstance(part, Check | SignOff | Again) for part in parts):
-        what = "asks nothing: give it a check or a sign-off, or make it a heading without `Phase:`"
+        what = "checks nothing: give it a check or a sign-off, or make it a heading without `Phase:`"
         found.add(phase.line, f"phase {name} {what}")
     elif phase.checks and phase.opens and not is_blocking(phase):
         found.add(phase.line, f"phase {name} {unblocking(phase.opens)}")
@@ -176,7 +176,7 @@ def may_be_default(path: str | Path) -> bool:
 
 
 def may_open(path: Path, revision: str, gates: Iterable[str]) -> bool:
-    """Tell whether a faulty runbook may open a revision that asks these gates.
+    """Tell whether a faulty runbook may open a revision that checks these gates.
 
     Its name and its front matter tell; with a faulty front matter, any mention counts.
     """

@@ -28,14 +28,20 @@ from pipestate.status.facts import (
 from pipestate.status.model import (
     ClosedRecord,
     Day,
-    Held,
+    OpenStreak,
     PhaseStatus,
     RunbookStatus,
     Shown,
     Status,
 )
 from pipestate.status.opening import find_soaks, opening
-from pipestate.status.records import LedgerReading, read_days, read_forced, read_held, read_last_closed
+from pipestate.status.records import (
+    LedgerReading,
+    read_days,
+    read_forced,
+    read_last_closed,
+    read_open_streaks,
+)
 from pipestate.verify.checks import Phases
 from pipestate.verify.read import QueryFailed, explain, guarded, read
 from pipestate.verify.report import Gate, Report, Verdict
@@ -49,7 +55,7 @@ VIEW_ROWS = 50
 class PhaseRecords:
     """Records of the ledger by phase, and sign-offs by phase and name."""
 
-    held: Mapping[tuple[str, str], Held]
+    open_streak: Mapping[tuple[str, str], OpenStreak]
     days: Mapping[tuple[str, str], tuple[Day, ...]]
     last_closed: Mapping[tuple[str, str], ClosedRecord]
     words: Mapping[tuple[str, str, str], list[Row]]
@@ -66,7 +72,7 @@ def collect(
 ) -> Status:
     """Collect the status of the phases, on a connection of `db.reader`; `days` limits the daily counts.
 
-    `url` is the connection's, as the command line resolved it; `position` is the database's place in the chain. A
+    `url` is the connection's, as the command line resolved it; `position` is the database's place in the history. A
     ledger that is missing, outdated, unreadable or another role's becomes one sentence.
     """
     now = read_clock(connection)
@@ -75,21 +81,21 @@ def collect(
     guard = read_server_guard(connection)
     warnings = (*report.warnings, *([guard.fault] if guard is not None and guard.fault else []))
     views = tuple(run_views(connection, phases, position, timeout_s))
-    standing = Status(now, report.database, _runbooks(phases, report, now), views, warnings)
+    status = Status(now, report.database, _runbooks(phases, report, now), views, warnings)
     # The owner of the version table is trusted: `verify_on` has called `set_version_table`.
     if found := find_foreign_owner(connection):
         said = f"{found}; {NOT_SHOWN}"
-        return replace(standing, no_ledger=said, warnings=(*warnings, said))
+        return replace(status, no_ledger=said, warnings=(*warnings, said))
     try:
         require_ledger(connection)
         with guarded(connection, timeout_s):
-            return _with_records(standing, connection, phases, report, position, days)
+            return _with_records(status, connection, phases, report, position, days)
     except ConfigError as error:
-        return replace(standing, no_ledger=str(error))
+        return replace(status, no_ledger=str(error))
     except DBAPIError as error:
         if error.connection_invalidated:
             raise
-        return replace(standing, no_ledger=f"the ledger cannot be read: {explain(error, timeout_s)}")
+        return replace(status, no_ledger=f"the ledger cannot be read: {explain(error, timeout_s)}")
 
 
 def _runbooks(
@@ -112,7 +118,7 @@ def _runbooks(
                 stand(each, recorded.words.get((*key, each.id), ()), now)
                 for each in (phase.signoffs if known.applies else ())
             ),
-            held=recorded.held.get(key),
+            open_streak=recorded.open_streak.get(key),
             days=recorded.days.get(key, ()),
             last_closed=recorded.last_closed.get(key),
         )
@@ -126,7 +132,7 @@ def _runbooks(
 
 
 def _with_records(
-    standing: Status,
+    status: Status,
     connection: Connection,
     phases: Phases,
     report: Report,
@@ -134,11 +140,11 @@ def _with_records(
     days: int,
 ) -> Status:
     """Read the records of the ledger."""
-    now = standing.at
+    now = status.at
     source = LedgerReading(connection, now, tuple((runbook.name, phase.name) for runbook, phase in phases))
     signoffs = [signoff for _, phase in phases for signoff in phase.signoffs]
     recorded = PhaseRecords(
-        read_held(source),
+        read_open_streaks(source),
         read_days(source, days),
         read_last_closed(source),
         read_recorded_signoffs(source, signoffs),
@@ -146,16 +152,16 @@ def _with_records(
     orphans = find_orphans(connection)
     said = f"{orphans} has hidden columns that the ledger does not know: a restore cannot find them by name"
     forced = read_forced(source)
-    if forced is not None and forced.revision in position.known:  # else the chain has lost it
+    if forced is not None and forced.revision in position.known:  # else the project has lost it
         forced = replace(forced, applied=forced.revision in position.applied)
     return replace(
-        standing,
+        status,
         runbooks=_runbooks(phases, report, now, recorded),
-        observations=read_observations(source, _asked(source, phases, report)),
+        observations=read_observations(source, _evaluated(source, phases, report)),
         forced=forced,
         backfills=read_backfills(source),
         rehearsal=next(iter(read_rehearsals(source, position.paths, most=1)), None),
-        warnings=(*standing.warnings, *([said] if orphans else ()), *foreign_warning(connection)),
+        warnings=(*status.warnings, *([said] if orphans else ()), *foreign_warning(connection)),
         drift=read_drift(connection),
         soft_dropped=tuple(_own_soft_drops(connection, position)),
     )
@@ -193,7 +199,7 @@ def run_views(connection: Connection, phases: Phases, position: Position, timeou
     return list(views.values())
 
 
-def _asked(source: LedgerReading, phases: Phases, report: Report) -> list[tuple[Check, Verdict, str]]:
+def _evaluated(source: LedgerReading, phases: Phases, report: Report) -> list[tuple[Check, Verdict, str]]:
     """Pair the checks with their verdicts and addresses."""
     dialect = source.connection.dialect.name
     found = []

@@ -45,7 +45,7 @@ Row = tuple[str, datetime, str | None, str | None]  # person, time, note, hash o
 
 
 def read_observations(
-    source: LedgerReading, asked: Iterable[tuple[Check, Verdict, str]]
+    source: LedgerReading, evaluated: Iterable[tuple[Check, Verdict, str]]
 ) -> tuple[Observed, ...]:
     """Read the latest observation of each name, and the checks that use it.
 
@@ -63,8 +63,8 @@ def read_observations(
         .scalar_subquery()
     )
     query = select(fact).select_from(known.join(fact, fact.c.id == newest)).order_by(fact.c.name)
-    askers = _by_literal(asked)
-    return tuple(_observed(source, row, askers.get(row.name, ())) for row in source.rows(query))
+    checks = _by_literal(evaluated)
+    return tuple(_observed(source, row, checks.get(row.name, ())) for row in source.rows(query))
 
 
 def read_backfills(source: LedgerReading) -> tuple[Backfilling, ...]:
@@ -108,24 +108,26 @@ def _names(source: LedgerReading) -> Any:
     return select(known.c.name).where(known.c.name.is_not(None)).limit(MOST_NAMES).subquery("names")
 
 
-def _by_literal(asked: Iterable[tuple[Check, Verdict, str]]) -> dict[str, tuple[tuple[str, Verdict], ...]]:
+def _by_literal(
+    evaluated: Iterable[tuple[Check, Verdict, str]],
+) -> dict[str, tuple[tuple[str, Verdict], ...]]:
     """Map each literal in the checks' SQL to the checks that contain it."""
     found: dict[str, tuple[tuple[str, Verdict], ...]] = {}
-    for check, verdict, address in asked:
+    for check, verdict, address in evaluated:
         for literal in {token.text for token in tokens(check.sql, "postgresql") if token.kind == "string"}:
             name = literal.strip("'").replace("''", "'")
             found[name] = (*found.get(name, ()), (address, verdict))
     return found
 
 
-def _observed(source: LedgerReading, row: Any, askers: tuple[tuple[str, Verdict], ...]) -> Observed:
+def _observed(source: LedgerReading, row: Any, checks: tuple[tuple[str, Verdict], ...]) -> Observed:
     return made(
         *(Observed, row),
         value=float(row.value),
         at=row.observed_at,
         age=max(timedelta(0), source.now - in_utc(row.observed_at)),
-        asked_by=tuple(dict.fromkeys(address for address, _ in askers)),
-        fails=tuple(dict.fromkeys(address for address, verdict in askers if verdict.went_wrong)),
+        checked_by=tuple(dict.fromkeys(address for address, _ in checks)),
+        fails=tuple(dict.fromkeys(address for address, verdict in checks if verdict.went_wrong)),
     )
 
 
@@ -171,9 +173,9 @@ def stand(signoff: SignOff, rows: Iterable[Row], now: datetime) -> SignOffStatus
         if text_sha256 not in (None, signoff.text_sha256):
             continue
         until = at + signoff.valid_for
-        word = RecordedSignOff(person, at, until, holds=now < until, note=note)
+        word = RecordedSignOff(person, at, until, is_valid=now < until, note=note)
         latest.setdefault(person.strip().lower(), word)
-    ends = sorted((word.until for word in latest.values() if word.holds), reverse=True)
+    ends = sorted((word.until for word in latest.values() if word.is_valid), reverse=True)
     return SignOffStatus(
         signoff.id,
         signoff.text,

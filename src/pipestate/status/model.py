@@ -34,7 +34,7 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class OpenStreak:
     """The streak of open records of a phase, from the view `soak`; an absent streak has `since` None."""
 
     since: datetime | None
@@ -105,7 +105,7 @@ class RecordedSignOff:
     person: str
     at: datetime
     until: datetime
-    holds: bool
+    is_valid: bool
     note: str | None
 
 
@@ -137,7 +137,7 @@ class PhaseStatus:
     soaks: tuple[Soak, ...] = ()
     opening: Opening | None = None
     sign_offs: tuple[SignOffStatus, ...] = ()
-    held: Held | None = None
+    open_streak: OpenStreak | None = None
     days: tuple[Day, ...] = ()
     last_closed: ClosedRecord | None = None
 
@@ -166,7 +166,7 @@ class RunbookStatus:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The latest observation of a name. `asked_by` names the checks with that name in their SQL.
+    """The latest observation of a name. `checked_by` names the checks with that name in their SQL.
 
     `fails` names those of them that failed or errored.
     """
@@ -177,7 +177,7 @@ class Observed:
     age: timedelta
     source: str
     actor: str
-    asked_by: tuple[str, ...]
+    checked_by: tuple[str, ...]
     fails: tuple[str, ...]
 
 
@@ -223,8 +223,8 @@ class RecordedRehearsal:
     revisions: tuple[str, ...]
     clone: str
     rows: int
-    longest_stall_ms: float | None
-    noise_ms: float | None
+    longest_wait_ms: float | None
+    idle_wait_ms: float | None
     bounded: bool | None
     ok: bool
     unchanged: bool

@@ -5,33 +5,37 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
-from pipestate.project.graph import Chain, Position
+from pipestate.project.graph import Migrations, Position
 from pipestate.project.revision_files import changes_ledger, read_contracts
 from pipestate.verify.report import Gate, Report
 
 
-def with_obstacles(connection: Connection, chain: Chain, position: Position, report: Report) -> Report:
+def with_obstacles(
+    connection: Connection, migrations: Migrations, position: Position, report: Report
+) -> Report:
     """Add to a report what would refuse the pending revisions of the open gates.
 
     Earlier pending revisions may still change what a contract meets, so only the next revisions are compared.
     """
     opened = {each for _, phase in report.phases() if phase.gate is Gate.OPEN for each in phase.opens}
     faults = (
-        (revision.id, _fault(connection, chain, revision.id, position.applied))
-        for revision in chain
+        (revision.id, _fault(connection, migrations, revision.id, position.applied))
+        for revision in migrations
         if revision.id in opened and revision.id not in position.applied
     )
     said = tuple(f"An upgrade would refuse revision {id_}: {fault}" for id_, fault in faults if fault)
     return replace(report, obstacles=said)
 
 
-def _fault(connection: Connection, chain: Chain, id_: str, applied: Collection[str]) -> str | None:
-    from pipestate.migration.engine import engine_of  # loads Alembic
+def _fault(connection: Connection, migrations: Migrations, id_: str, applied: Collection[str]) -> str | None:
+    from pipestate.migration.engine import migration_engine_of  # loads Alembic
 
     pending = [
-        revision for revision in chain if revision.id in chain.ancestors([id_]) and revision.id not in applied
+        revision
+        for revision in migrations
+        if revision.id in migrations.ancestors([id_]) and revision.id not in applied
     ]
-    engine = engine_of(connection)
+    engine = migration_engine_of(connection)
     if not any(changes_ledger(revision.path) for revision in pending) and (
         fault := engine.ledger_fault(connection)
     ):

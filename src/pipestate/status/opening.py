@@ -9,16 +9,16 @@ from pipestate.core.text import many
 from pipestate.runbook.model import Check, SignOff
 from pipestate.runbook.statement import tokens
 from pipestate.status.model import Opening, Soak
-from pipestate.verify.checks import holds
+from pipestate.verify.checks import is_met
 from pipestate.verify.report import Gate, Json, Outcome, Verdict
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 HALF_A_YEAR = timedelta(days=182)
-DAYS = "days_held"
+DAYS = "days_open"
 # This view has a row for each start of a streak: the days restart after a gap.
 BEGINS_ANEW = "soak_since"
 VIEWS = frozenset({"soak", BEGINS_ANEW})
-HUNDREDTH = Decimal("0.01")  # `days_held` is rounded down to hundredths
+HUNDREDTH = Decimal("0.01")  # `days_open` is rounded down to hundredths
 
 
 def lasting(length: timedelta) -> str:
@@ -118,7 +118,7 @@ def _soak(check: Check, verdict: Verdict, now: datetime, closed: Container[str])
     days = _number(observed.get(DAYS))
     since, passed = _since(observed, days, now), not verdict.went_wrong
     others = [each for each in comparisons if each not in of_days]  # such as the longest gap
-    if not passed and not all(holds(each, observed.get(each.column.lower())) for each in others):
+    if not passed and not all(is_met(each, observed.get(each.column.lower())) for each in others):
         since = None
     opens_at = None
     # A gap inside a streak of `soak` stays until a closed record ends that streak; another view begins anew.
@@ -131,10 +131,10 @@ def _soak(check: Check, verdict: Verdict, now: datetime, closed: Container[str])
 
 
 def _since(observed: Mapping[str, Json], days: float | None, now: datetime) -> datetime | None:
-    """Return the start of the streak: the column `held_since`, else computed from the days."""
+    """Return the start of the streak: the column `open_since`, else computed from the days."""
     if days is None:
         return None
-    written = observed.get("held_since")
+    written = observed.get("open_since")
     if isinstance(written, str):
         try:
             moment = datetime.fromisoformat(written)

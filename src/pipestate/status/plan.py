@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipestate.project.find import Calls
-from pipestate.project.graph import Chain, ends, next_batch
+from pipestate.project.graph import Migrations, ends, next_batch
 from pipestate.verify.report import DatabaseInfo, Gate, Report
 
 
@@ -18,7 +18,7 @@ class GateState:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRevision:
-    """A revision of the chain, and the gates before it."""
+    """A revision, and the gates before it."""
 
     revision: str
     title: str
@@ -32,17 +32,17 @@ class PlannedRevision:
 
 
 @dataclass(frozen=True, slots=True)
-class ChainPlan:
-    """Every revision of the chain, and one sentence with the next step."""
+class MigrationPlan:
+    """Every revision, and one sentence with the next step."""
 
     database: DatabaseInfo
     steps: tuple[PlannedRevision, ...]
     advice: str
 
 
-def plan(chain: Chain, report: Report, calls: Calls) -> ChainPlan:
+def plan(migrations: Migrations, report: Report, calls: Calls) -> MigrationPlan:
     """Combine the gates of a verify run with the revisions that they open."""
-    position = chain.position((report.database.revision or "").split())
+    position = migrations.position((report.database.revision or "").split())
     steps = tuple(
         PlannedRevision(
             revision.id,
@@ -54,15 +54,15 @@ def plan(chain: Chain, report: Report, calls: Calls) -> ChainPlan:
                 if revision.id in phase.opens
             ),
         )
-        for revision in chain
+        for revision in migrations
     )
-    return ChainPlan(report.database, steps, next_step(chain, steps, report, calls))
+    return MigrationPlan(report.database, steps, next_step(migrations, steps, report, calls))
 
 
-def next_step(chain: Chain, steps: Sequence[PlannedRevision], report: Report, calls: Calls) -> str:
+def next_step(migrations: Migrations, steps: Sequence[PlannedRevision], report: Report, calls: Calls) -> str:
     """Write the next step in one sentence."""
     if not steps:
-        return f"the chain has no revision yet: {calls.alembic('revision -m ...')}"
+        return f"the project has no revision yet: {calls.alembic('revision -m ...')}"
     waiting = [step for step in steps if not step.applied]
     closed = report.addresses(Gate.CLOSED)
     fix = f"fix {', '.join(closed)}: {report.closed_command(calls)}"
@@ -71,11 +71,11 @@ def next_step(chain: Chain, steps: Sequence[PlannedRevision], report: Report, ca
     shut = {step.revision: step.shut for step in waiting if step.shut}
     gated = [step.revision for step in waiting if step.gates]
     applied = [step.revision for step in steps if step.applied]
-    targets = ends(chain, next_batch(chain, applied, chain.heads, gated, shut))
+    targets = ends(migrations, next_batch(migrations, applied, migrations.heads, gated, shut))
     if not targets:
         revision, (gate, *more) = next(iter(shut.items()))
         return f"{revision} waits for {', '.join((gate, *more))}: {calls.pipestate(f'gate {gate}')}"
-    if len(chain.heads) > 1:
+    if len(migrations.heads) > 1:
         return calls.pipestate("upgrade")
     if targets[0] in gated and report.obstacles:
         return report.obstacles[0]

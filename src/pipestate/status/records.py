@@ -28,9 +28,9 @@ from pipestate.database.connections import choose
 from pipestate.ledger.history import EARLIEST, LATEST
 from pipestate.ledger.record import Event
 from pipestate.ledger.tables import NAMING, Ledger, in_utc, ledger_on
-from pipestate.status.model import ClosedRecord, Day, DayState, FailedCheck, Forced, Held
+from pipestate.status.model import ClosedRecord, Day, DayState, FailedCheck, Forced, OpenStreak
 
-# Older records are left to `pipestate history`: each query reads a bounded part of an index.
+# Older records are left to `pipestate history`: each query reads a limited part of an index.
 HORIZON = timedelta(days=90)
 AHEAD = timedelta(minutes=5)  # tolerance for clocks ahead of the server's
 OPEN = "open"
@@ -89,20 +89,20 @@ def made(kind: type[Made], row: Any, **given: Any) -> Made:
 Phase = tuple[str, str]
 
 
-def read_held(source: LedgerReading) -> dict[Phase, Held]:
+def read_open_streaks(source: LedgerReading) -> dict[Phase, OpenStreak]:
     """Read the streaks from the view `soak`."""
     soak = source.view(
         "soak",
-        ("held_since", "last_record_at"),
-        *("runbook", "phase", "records", "days_held", "longest_gap_hours", "hours_since_last_record"),
+        ("open_since", "last_record_at"),
+        *("runbook", "phase", "records", "days_open", "longest_gap_hours", "hours_since_last_record"),
     )
     c = soak.c
     last = case((c.last_record_at.between(EARLIEST, LATEST), c.last_record_at))  # NULL outside Python's range
     query = select(
         *(c.runbook, c.phase, c.records, c.longest_gap_hours, c.hours_since_last_record),
-        *(c.held_since.label("since"), c.days_held.label("days"), last.label("last_record_at")),
+        *(c.open_since.label("since"), c.days_open.label("days"), last.label("last_record_at")),
     ).where(source.of_phases(c.runbook, c.phase))
-    return {(row.runbook, row.phase): made(Held, row) for row in source.rows(query)}
+    return {(row.runbook, row.phase): made(OpenStreak, row) for row in source.rows(query)}
 
 
 def read_days(source: LedgerReading, days: int) -> dict[Phase, tuple[Day, ...]]:

@@ -97,9 +97,9 @@ def select_checks(runbook: Runbook, phase: Phase, position: Position, dialect: s
 def _why_skipped(phase: Phase, check: Check | SignOff, position: Position) -> str | None:
     for what, scope in (("its phase", phase), ("it", check)):
         place = position.place(scope.from_, scope.until)
-        if place is Place.AHEAD:
+        if place is Place.NOT_STARTED:
             return f"{what} begins at revision {scope.from_}, the database is at {position.current or 'base'}"
-        if place is Place.PAST:
+        if place is Place.FINISHED:
             return f"{what} ended at revision {scope.until}, the database is at {position.current}"
     return None
 
@@ -239,8 +239,8 @@ def _compare(comparison: Comparison, value: object) -> tuple[Outcome, str]:
     return (Outcome.PASSED if _HOLDS[comparison.op](*sides) else Outcome.FAILED), said
 
 
-def holds(comparison: Comparison, value: object) -> bool:
-    """Say whether one comparison of a criterion holds for a value; an impossible comparison does not hold."""
+def is_met(comparison: Comparison, value: object) -> bool:
+    """Say whether a value meets one comparison of a criterion; an impossible comparison is not met."""
     return _compare(comparison, value)[0] is Outcome.PASSED
 
 

@@ -8,7 +8,7 @@ WHERE n.nspname = ANY (pg_catalog.current_schemas(false))
   AND (a.grantee = 0::oid OR (NOT r.rolsuper AND r.rolname <> 'pg_database_owner'
        AND NOT <<is_member>>))
 
--- name: planted
+-- name: impostors
 WITH place AS MATERIALIZED (
   SELECT n.oid, n.nspname AS name, n.nspowner AS owner,
          pg_catalog.array_position(pg_catalog.current_schemas(false), n.nspname) AS number
@@ -38,7 +38,7 @@ WITH place AS MATERIALIZED (
 )
 SELECT pg_catalog.string_agg(planted.name, '; ' ORDER BY planted.name) FROM planted
 
--- name: may_be_planted
+-- name: may_have_impostors
 SELECT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.oid >= 16384::oid AND p.proowner <> <<me>>)
   OR EXISTS (SELECT FROM pg_catalog.pg_operator o WHERE o.oid >= 16384::oid AND o.oprowner <> <<me>>)
   OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid >= 16384::oid AND c.relowner <> <<me>>)
@@ -47,4 +47,4 @@ SELECT EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.oid >= 16384::oid AND p.
 -- name: session_safety
 SELECT pg_catalog.current_setting('is_superuser') = 'on', pg_catalog.pg_is_in_recovery(),
        (pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - pg_catalog.pg_last_xact_replay_timestamp())),
-       (<<others_may_create>>), (<<may_be_planted>>)
+       (<<others_may_create>>), (<<may_have_impostors>>)

@@ -1,4 +1,4 @@
-"""The result of one query: its first rows and the number of all, read in bounded memory.
+"""The result of one query: its first rows and the number of all, read in limited memory.
 
 On PostgreSQL the query runs inside `WITH … AS MATERIALIZED`, under a LIMIT. The server plans it as it stands, with
 parallel workers, and stops after the rows that are shown. If there are more, a second query counts them. SQLite's
@@ -154,7 +154,7 @@ def explain(error: DBAPIError, timeout_s: float, after_s: float | None = None) -
     text, code = message(error), sqlstate(error)
     if code == "57014" or text == "interrupted":
         if after_s is not None and after_s < timeout_s:
-            return f"was cancelled by somebody after {after_s:.1f} of its {timeout_s:g} s: ask again"
+            return f"was cancelled by somebody after {after_s:.1f} of its {timeout_s:g} s: run it again"
         return f"took longer than {timeout_s:g} s: make the query faster, or give it more time ({MORE_TIME})"
     if code is None and isinstance(error, DataError):  # psycopg 3, of a time that Python does not have
         return _unreadable(text)

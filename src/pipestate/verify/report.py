@@ -72,12 +72,12 @@ class Verdict:
 
 
 class Gate(StrEnum):
-    """Ahead: the phase begins later. Past: it has ended."""
+    """State of a phase's gate. Outside its revisions a phase has not started, or is finished."""
 
     OPEN = "open"
     CLOSED = "closed"
-    AHEAD = "ahead"
-    PAST = "past"
+    NOT_STARTED = "not started"
+    FINISHED = "finished"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +220,11 @@ def gate_of(checks: tuple[Verdict, ...]) -> Gate:
 
 def count_closing(checks: Iterable[Verdict]) -> str:
     """Count the checks that keep a gate closed, of those that ran."""
-    asked = [verdict for verdict in checks if verdict.outcome is not Outcome.SKIPPED]
-    closing = [verdict.outcome for verdict in asked if verdict.closes]
+    evaluated = [verdict for verdict in checks if verdict.outcome is not Outcome.SKIPPED]
+    closing = [verdict.outcome for verdict in evaluated if verdict.closes]
     if not closing:
         return NO_BLOCKING
-    of = f"of {many(len(asked), 'check')}"
+    of = f"of {many(len(evaluated), 'check')}"
     failed, errored = (closing.count(outcome) for outcome in (Outcome.FAILED, Outcome.ERRORED))
     if not errored:
         return f"{failed} {of} failed"

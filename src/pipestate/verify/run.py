@@ -81,7 +81,7 @@ def verify_on(
     total, numbers = sum(each.skipped is None for each in selected), count(1)
 
     def prepare(connection: Connection) -> None:
-        """Set the values that SQL cannot know: the hashes of the chain's files, and the version table."""
+        """Set the values that SQL cannot know: the hashes of the revision files, and the version table."""
         set_file_hashes(connection, (each.check for each in selected), position.paths)
         set_version_table(connection, position.version_table)
 

@@ -67,7 +67,7 @@ def foreign_owner_query(*, to_change: bool = False, version_table: str | None = 
     """Render the query for the first object of the ledger that an untrusted role owns, and for that role.
 
     With `to_change` this role must also have the owner's rights, as an update of the ledger needs. `version_table` is
-    the chain's; without it the transaction's setting counts.
+    the migrations'; without it the transaction's setting counts.
     """
     named = "'" + version_table.replace("'", "''") + "'" if version_table else _SET_HERE
     trusted = _TRUSTED.replace("<<version_table>>", named)
@@ -127,14 +127,14 @@ OTHERS_MAY_CREATE = query("others_may_create", is_member=IS_MEMBER.format("a.gra
 # Functions and operators on the path with a name of the server's and an untrusted owner: neither a superuser, nor this
 # role or a group of it, nor the owner of the database or schema. Objects of users have an OID of 16384 or more. Also
 # tables and views in front of one of the same name, and a schema with this role's name, whose tables `"$user"` finds
-# first. Types are exact, so a planted function cannot answer this query.
-PLANTED = query("planted", is_member=IS_MEMBER.format("r.oid"))
-# Whether PLANTED could find an object: usually no other role has made one, and this query is shorter.
-MAY_BE_PLANTED = query("may_be_planted", me=ME)
+# first. Types are exact, so an impostor cannot answer this query.
+IMPOSTORS = query("impostors", is_member=IS_MEMBER.format("r.oid"))
+# Whether IMPOSTORS could find an object: usually no other role has made one, and this query is shorter.
+MAY_HAVE_IMPOSTORS = query("may_have_impostors", me=ME)
 # One message for all of it, for a distant server.
-AROUND = query("session_safety", others_may_create=OTHERS_MAY_CREATE, may_be_planted=MAY_BE_PLANTED)
+AROUND = query("session_safety", others_may_create=OTHERS_MAY_CREATE, may_have_impostors=MAY_HAVE_IMPOSTORS)
 
-PLANTED_BY_OTHERS = (
+IMPOSTORS_FOUND = (
     "somebody else has put names of the server's, a table in front of its namesake, or a schema of this role's name, on "
     "the search path: {found}. A check may read them instead of what was meant"
 )
@@ -144,7 +144,7 @@ def read_session_safety(connection: Connection) -> tuple[str, ...]:
     """List the warnings about this session, for readers of its report."""
     if engine_of(connection).IS_FILE:
         return ()
-    superuser, standby, age, open_schemas, may_be_planted = connection.exec_driver_sql(
+    superuser, standby, age, open_schemas, may_have_impostors = connection.exec_driver_sql(
         AROUND, execution_options={"no_parameters": True}
     ).one()
     found = []
@@ -152,7 +152,7 @@ def read_session_safety(connection: Connection) -> tuple[str, ...]:
         last = f"committed {max(age, 0.0):,.0f} s ago" if age is not None else "not known yet"
         found.append(
             f"this is a standby: it shows what it has replayed, and the last transaction of that was {last}. A "
-            "primary that is idle looks the same as one that is far ahead: where it matters, ask the primary"
+            "primary that is idle looks the same as one that is far ahead: where it matters, verify on the primary"
         )
     if superuser:
         found.append(SUPERUSER)
@@ -161,24 +161,26 @@ def read_session_safety(connection: Connection) -> tuple[str, ...]:
             f"other roles may create functions in {open_schemas}, which is on the search path: a check could call "
             f"theirs instead of the server's. REVOKE CREATE ON SCHEMA {open_schemas.split(', ')[0]} FROM PUBLIC"
         )
-    if planted := _planted(connection) if may_be_planted else None:
+    if impostors := _impostors(connection) if may_have_impostors else None:
         found.append(
-            f"{PLANTED_BY_OTHERS.format(found=planted)}, so trust no verdict, and no gate opens, before they are gone"
+            f"{IMPOSTORS_FOUND.format(found=impostors)}, so trust no verdict, and no gate opens, before they are gone"
         )
     return tuple(found)
 
 
-def refuse_planted(connection: Connection) -> None:
-    """Refuse a session in which another role planted objects on the search path."""
+def refuse_impostors(connection: Connection) -> None:
+    """Refuse a session in which another role put impostors on the search path."""
     if engine_of(connection).IS_FILE:
         return
-    may_be = connection.exec_driver_sql(MAY_BE_PLANTED, execution_options={"no_parameters": True}).scalar()
-    if may_be and (found := _planted(connection)):
-        said = PLANTED_BY_OTHERS.format(found=found)
-        raise Unreachable(f"{said}, so the gate cannot be asked: drop them, or take them off the path")
+    may_be = connection.exec_driver_sql(
+        MAY_HAVE_IMPOSTORS, execution_options={"no_parameters": True}
+    ).scalar()
+    if may_be and (found := _impostors(connection)):
+        said = IMPOSTORS_FOUND.format(found=found)
+        raise Unreachable(f"{said}, so the gate cannot be checked: drop them, or take them off the path")
 
 
-def _planted(connection: Connection) -> str | None:
-    """Name the objects that another role planted on the search path."""
-    found = connection.exec_driver_sql(PLANTED, execution_options={"no_parameters": True}).scalar()
+def _impostors(connection: Connection) -> str | None:
+    """Name the impostors of another role on the search path."""
+    found = connection.exec_driver_sql(IMPOSTORS, execution_options={"no_parameters": True}).scalar()
     return str(found) if found else None

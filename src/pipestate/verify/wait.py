@@ -19,7 +19,7 @@ def wait_for_opening(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Report:
-    """Evaluate until the gate is open or past, or the time is over; return the last report.
+    """Evaluate until the gate is open, the phase is finished, or the time is over; return the last report.
 
     `show` gets each new list of missing checks. A connection that is lost later is tried again; if the time ends
     without one, Unreachable is raised. The first evaluation must succeed.
@@ -62,7 +62,7 @@ def what_is_missing(found: Report | Unreachable) -> str:
     if not closing and found.ran:
         return " ".join(found.obstacles) or NO_BLOCKING
     if not closing:
-        return f"not asked at revision {found.database.revision or 'base'}"
+        return f"not evaluated at revision {found.database.revision or 'base'}"
     names = (
         f"{each.check_id} ({each.outcome})" if each.outcome is Outcome.ERRORED else each.check_id
         for each in closing
@@ -73,4 +73,4 @@ def what_is_missing(found: Report | Unreachable) -> str:
 def _is_settled(found: Report | Unreachable) -> bool:
     if isinstance(found, Unreachable):
         return False
-    return found.ok or all(phase.gate is Gate.PAST for _, phase in found.phases())
+    return found.ok or all(phase.gate is Gate.FINISHED for _, phase in found.phases())

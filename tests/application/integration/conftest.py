@@ -9,7 +9,7 @@ from redis import Redis
 from sqlalchemy import Connection
 
 from support import table_queues
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.queues import QueueBed, RqBed, TableBed
 from support.servers import Database, Postgres, Sqlite
 from support.sites import fill_sites
@@ -17,7 +17,7 @@ from support.stuck_sites import Pipeline
 
 
 def fill(database: Database) -> None:
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
 
 
 @contextmanager

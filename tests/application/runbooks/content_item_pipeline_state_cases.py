@@ -2,7 +2,7 @@
 
 import time
 
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.check_cases import Case, Page, case
 from support.servers import Database
 
@@ -13,7 +13,7 @@ FIVE = "'pending', 'in_progress', 'processed', 'failed_retryable', 'failed_termi
 
 def fill(database: Database) -> None:
     """At 0005, with 30 items in both pipelines and all states."""
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     statuses = ("pending", "in_progress", "processed", "failed_retryable", "failed_terminal")
     rows = (
         f"({number}, '{pipeline}', '{statuses[number % 5]}')"

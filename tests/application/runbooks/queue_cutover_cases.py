@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.check_cases import Case, Page, case
 from support.servers import Database
 from support.sql_times import run_timed
@@ -24,7 +24,7 @@ def fill(database: Database) -> None:
 
     One job is large, so that a join which counts results instead of jobs would come out differently.
     """
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     sizes = dict.fromkeys(range(1, 21), 3) | {LARGE: 200, WITHOUT_SIZE: 1}
     jobs = ", ".join(
         f"({job}, {'NULL' if job == WITHOUT_SIZE else size}, '{'failed' if job == WITH_A_FAILURE else 'completed'}', <60 minutes ago>)"

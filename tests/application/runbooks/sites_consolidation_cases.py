@@ -170,24 +170,24 @@ BACKFILL = (
     ),
     case(
         "backfill/deferred-coordinators",
-        "the last look was too long ago",
+        "the last check was too long ago",
         "UPDATE pipestate.observation SET observed_at = <61 minutes ago> WHERE name = 'deferred_coordinators'",
     ),
     case(
         "backfill/deferred-coordinators",
-        "nobody has looked",
+        "nobody has checked",
         "DELETE FROM pipestate.observation WHERE name = 'deferred_coordinators'",
         shows=None,  # its evidence are observations, and there is none
     ),
     case("backfill/failed-ocr-jobs", "there are some", observation("failed_ocr_jobs", 1, "1 minutes ago")),
     case(
         "backfill/failed-ocr-jobs",
-        "the last look was too long ago",
+        "the last check was too long ago",
         "UPDATE pipestate.observation SET observed_at = <61 minutes ago> WHERE name = 'failed_ocr_jobs'",
     ),
     case(
         "backfill/failed-ocr-jobs",
-        "nobody has looked",
+        "nobody has checked",
         "DELETE FROM pipestate.observation WHERE name = 'failed_ocr_jobs'",
         shows=None,  # its evidence are observations, and there is none
     ),
@@ -491,7 +491,7 @@ READINESS = (
     ),
     case(
         "readiness/soak",
-        "it has held for six days",
+        "it has been open for six days",
         "DELETE FROM pipestate.run WHERE phase = 'backfill' AND recorded_at < <157 hours ago>",
         shows="the records begin here",
     ),
@@ -531,8 +531,8 @@ READINESS = (
                 "statements were prepared, and nothing was measured",
                 "UPDATE pipestate.rehearsal SET kind = 'compat'",
             ),
-            ("somebody would have waited", rehearsal("0006", "0007", stall_ms=500.1, when="1 days ago")),
-            ("a revision failed there", "UPDATE pipestate.rehearsal SET longest_stall_ms = NULL"),
+            ("somebody would have waited", rehearsal("0006", "0007", wait_ms=500.1, when="1 days ago")),
+            ("a revision failed there", "UPDATE pipestate.rehearsal SET longest_wait_ms = NULL"),
             ("a lock had no timeout", "UPDATE pipestate.rehearsal SET bounded = false"),
             ("nobody knows of a lock", "UPDATE pipestate.rehearsal SET bounded = NULL"),
             (

@@ -26,11 +26,11 @@ def test_the_page_has_nothing_to_object_to(page: Page) -> None:
 def test_the_table_of_criteria_has_every_check_and_none_that_is_gone() -> None:
     """Scripts rely on these ids, and no criterion of the sources may get lost (CONTRIBUTING.md)."""
     phases = [phase for page in PAGES for phase in page.runbook.phases]
-    asked = {check.id for phase in phases for check in phase.checks}
+    covered = {check.id for phase in phases for check in phase.checks}
     others = {*(phase.name for phase in phases), *(view.id for phase in phases for view in phase.views)}
     named = ids_of_the_table()
-    assert asked - named == set(), "add a row to `Criteria and their checks`"
-    assert named - asked - others == set(), "the table names what no page has"
+    assert covered - named == set(), "add a row to `Criteria and their checks`"
+    assert named - covered - others == set(), "the table names what no page has"
 
 
 def ids_of_the_table() -> set[str]:

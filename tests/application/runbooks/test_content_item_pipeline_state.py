@@ -7,7 +7,7 @@ import pytest
 
 from application.runbooks.content_item_pipeline_state_cases import PAGE, STATE, fill, insert, read_in_full
 from pipestate.verify.report import Outcome
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.servers import Database, Postgres, Sqlite
 from support.verdicts import checks_of, not_passed, rows_of, verdict, verdicts, views
 
@@ -20,23 +20,23 @@ def healthy(bed: Postgres | Sqlite) -> Iterator[Database]:
         yield database
 
 
-def test_the_runbook_holds_at_head_and_on_an_empty_table(chain: Chain) -> None:
-    chain.upgrade("head")
-    assert list(found := verdicts(chain.database, RUNBOOK)) == checks_of(RUNBOOK)
+def test_the_runbook_holds_at_head_and_on_an_empty_table(migrations: Migrations) -> None:
+    migrations.upgrade("head")
+    assert list(found := verdicts(migrations.database, RUNBOOK)) == checks_of(RUNBOOK)
     assert not_passed(found) == {}
 
 
-def test_an_adopted_table_passes_once_the_chain_has_run(chain: Chain) -> None:
-    key = "INTEGER PRIMARY KEY" if chain.database.is_sqlite else "SERIAL PRIMARY KEY"
-    chain.database.run(
+def test_an_adopted_table_passes_once_the_migrations_have_run(migrations: Migrations) -> None:
+    key = "INTEGER PRIMARY KEY" if migrations.database.is_sqlite else "SERIAL PRIMARY KEY"
+    migrations.database.run(
         "CREATE TABLE content_items (id INTEGER PRIMARY KEY, title VARCHAR)",
         "INSERT INTO content_items VALUES (1, 'one')",
         f"CREATE TABLE {STATE} (id {key}, content_item_id INTEGER NOT NULL, pipeline VARCHAR NOT NULL, "
         "status TEXT NOT NULL, updated_at TIMESTAMP)",
         insert("1, 'technical', 'pending'"),
     )
-    chain.upgrade("0005")
-    assert not_passed(verdicts(chain.database, RUNBOOK)) == {}
+    migrations.upgrade("0005")
+    assert not_passed(verdicts(migrations.database, RUNBOOK)) == {}
 
 
 def poll_through_the_index(database: Database, polls: int) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from pipestate.runbook.directives import has_directives
 from pipestate.runbook.markdown import Fence, blocks
-from support.alembic_runs import Chain, psql
+from support.alembic_runs import Migrations, psql
 from support.servers import Database, Postgres
 from support.verdicts import shipped
 
@@ -21,7 +21,7 @@ def fences(name: str) -> list[str]:
 
 @pytest.fixture
 def at_0005(postgres: Postgres) -> Iterator[Database]:
-    database = postgres.copy_of("at-0005", lambda database: Chain(database).upgrade("0005"))
+    database = postgres.copy_of("at-0005", lambda database: Migrations(database).upgrade("0005"))
     yield database
     postgres.drop(database)
 

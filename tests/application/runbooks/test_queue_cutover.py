@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from application.runbooks.queue_cutover_cases import PAGE, add_job, observe
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.servers import Database, Postgres, Sqlite
 from support.sql_times import run_timed
 from support.verdicts import checks_of, ids, not_passed, rows_of, verdict, verdicts, views
@@ -20,7 +20,7 @@ def healthy(bed: Postgres | Sqlite) -> Iterator[Database]:
         yield database
 
 
-def test_the_acceptance_test_is_asked_in_every_phase() -> None:
+def test_the_acceptance_test_is_evaluated_in_every_phase() -> None:
     assert all("acceptance-passed" in {each.id for each in phase.signoffs} for phase in RUNBOOK.phases)
 
 
@@ -37,14 +37,14 @@ def test_where_results_are_compared_somebody_vouches_for_the_poller() -> None:
         assert ("poller-decides" in signed) is ("agreement" in ids(RUNBOOK, phase.name))
 
 
-def test_cleanup_asks_all_that_cutover_asks() -> None:
+def test_cleanup_evaluates_all_that_cutover_evaluates() -> None:
     assert set(ids(RUNBOOK, "cleanup")) == set(ids(RUNBOOK, "cutover"))
 
 
-def test_an_empty_database_opens_no_gate(chain: Chain) -> None:
-    chain.upgrade("head")
+def test_an_empty_database_opens_no_gate(migrations: Migrations) -> None:
+    migrations.upgrade("head")
     closed = {check for check in checks_of(RUNBOOK) if not check.endswith("/idempotency-index")}
-    assert set(not_passed(verdicts(chain.database, RUNBOOK))) == closed
+    assert set(not_passed(verdicts(migrations.database, RUNBOOK))) == closed
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_the_views_show_days_and_errors(healthy: Database) -> None:
 
 def test_an_adopted_table_is_not_ready_while_its_keys_are_random(postgres: Postgres) -> None:
     database = postgres.create()
-    Chain(database).upgrade("0004")
+    Migrations(database).upgrade("0004")
     database.run(
         "CREATE TABLE job_results (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, job_id bigint NOT NULL, "
         "directory_name text NOT NULL, status text NOT NULL, created_at timestamptz NOT NULL DEFAULT now())"
     )
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     delivery = "INSERT INTO job_results (job_id, directory_name, status) VALUES (1, 'dir0', 'submitted')"
     database.run("INSERT INTO jobs (id) OVERRIDING SYSTEM VALUE VALUES (1)", delivery, delivery)
     answer = verdict(database, RUNBOOK, "dual-write/idempotency-index")
@@ -95,7 +95,9 @@ def test_an_adopted_table_is_not_ready_while_its_keys_are_random(postgres: Postg
     postgres.drop(database)
 
 
-def test_a_job_that_never_reached_the_queue_is_told_from_one_without_results(healthy: Database) -> None:
+def test_a_job_that_never_reached_the_queue_is_distinguished_from_one_without_results(
+    healthy: Database,
+) -> None:
     run_timed(
         healthy,
         add_job(21, 70),

@@ -7,7 +7,7 @@ from sqlalchemy import Connection
 
 from application.runbooks.test_cases import PAGES
 from pipestate.runbook.model import Check
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.servers import Database, Postgres
 from support.verdicts import applies
 
@@ -40,7 +40,7 @@ FILLED = (
 
 
 def fill(database: Database) -> None:
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     with database.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for statement in FILLED:
             connection.exec_driver_sql(statement, execution_options={"no_parameters": True})

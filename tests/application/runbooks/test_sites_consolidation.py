@@ -12,7 +12,7 @@ from pipestate.migration import purge
 from pipestate.runbook.markdown import Fence, blocks
 from pipestate.runbook.model import Check, Level, SignOff
 from pipestate.verify.report import Outcome
-from support.alembic_runs import Chain, psql
+from support.alembic_runs import Migrations, psql
 from support.check_cases import Case
 from support.healthy_database import build_healthy, reconciliation, recorded, refresh
 from support.servers import Database, Postgres, Sqlite
@@ -50,7 +50,7 @@ def check_of(database: Database, check: str) -> Outcome:
 
 
 @pytest.mark.parametrize("engine", ["postgresql", "sqlite"])
-def test_both_engines_are_asked_the_same_and_require_the_same(engine: str) -> None:
+def test_both_engines_are_evaluated_the_same_and_require_the_same(engine: str) -> None:
     only = POSTGRESQL if engine == "sqlite" else set()
     for phase in RUNBOOK.phases:
         assert {check.id for check in phase.checks_for(engine)} == {check.id for check in phase.checks} - only
@@ -150,10 +150,10 @@ def _blocks(revision: str) -> Iterator[str]:
 # --- Corners ---------------------------------------------------------------------------------------
 
 
-def test_nothing_is_divided_by_zero_on_an_empty_database(chain: Chain) -> None:
-    chain.upgrade("0005")
+def test_nothing_is_divided_by_zero_on_an_empty_database(migrations: Migrations) -> None:
+    migrations.upgrade("0005")
     judged = {
-        id: verdict(chain.database, RUNBOOK, id)
+        id: verdict(migrations.database, RUNBOOK, id)
         for id in ("readiness/stuck-sites", "readiness/health-score", "backfill/failure-rate")
     }
     assert {id: each.outcome for id, each in judged.items()} == dict.fromkeys(judged, PASSED)
@@ -161,9 +161,9 @@ def test_nothing_is_divided_by_zero_on_an_empty_database(chain: Chain) -> None:
     assert judged["readiness/health-score"].observed["health_score"] == 100
 
 
-def test_what_was_never_recorded_never_passes(chain: Chain) -> None:
-    chain.upgrade("0005")
-    seen = {check: each.outcome for check, each in verdicts(chain.database, RUNBOOK).items()}
+def test_what_was_never_recorded_never_passes(migrations: Migrations) -> None:
+    migrations.upgrade("0005")
+    seen = {check: each.outcome for check, each in verdicts(migrations.database, RUNBOOK).items()}
     assert {check for check, outcome in seen.items() if outcome is FAILED} == {
         "backfill/deferred-coordinators",
         "backfill/failed-ocr-jobs",
@@ -172,7 +172,7 @@ def test_what_was_never_recorded_never_passes(chain: Chain) -> None:
         "readiness/reconciliation-runs",
         "readiness/manual-interventions",
         "readiness/soak",
-        *(() if chain.database.is_sqlite else ("readiness/rehearsed",)),
+        *(() if migrations.database.is_sqlite else ("readiness/rehearsed",)),
     }
     assert Outcome.ERRORED not in seen.values()
 
@@ -287,7 +287,7 @@ def test_a_legacy_column_of_another_collation_is_read_all_the_same(postgres: Pos
     ],
 )
 def test_no_index_is_missed_that_0003_does_not_build(
-    pg_0002: Chain, table: str, columns: tuple[str, ...], kind: str
+    pg_0002: Migrations, table: str, columns: tuple[str, ...], kind: str
 ) -> None:
     pg_0002.database.run(
         "CREATE TYPE stage AS ENUM ('fetch', 'ocr', 'compilation', 'extraction', 'deploy', 'completed')",
@@ -317,7 +317,7 @@ def test_a_late_write_is_shown_where_another_column_never_was(ready: Database) -
     assert [row[:2] for row in rows_of(found)] == [("written within 36 hours", "site001.example.gov")]
 
 
-PLANTED = (
+IMPOSTORS = (
     "CREATE FUNCTION public.replace(varchar, text, text) RETURNS text LANGUAGE sql AS $$SELECT '1999'$$",
     "CREATE FUNCTION public.never(varchar, varchar) RETURNS boolean LANGUAGE sql AS 'SELECT false'",
     *(
@@ -337,10 +337,10 @@ PLANTED = (
     ],
     ids=lambda case: f"{case.check}: {case.what}",
 )
-def test_what_somebody_planted_beside_the_catalogue_changes_nothing(postgres: Postgres, broken: Case) -> None:
+def test_impostors_beside_the_catalogue_change_nothing(postgres: Postgres, broken: Case) -> None:
     with PAGE.copy(postgres, "readiness") as database:
         broken.apply(database)
-        database.run(*PLANTED)
+        database.run(*IMPOSTORS)
         assert check_of(database, broken.check) is FAILED
 
 
@@ -387,7 +387,7 @@ def test_behind_a_gap_the_seven_days_begin_anew(ready: Database, days: int, outc
     )
     found = verdict(ready, RUNBOOK, "readiness/soak")
     assert found.outcome is outcome, found.message
-    assert found.observed["days_held"] == days
+    assert found.observed["days_open"] == days
     assert found.observed["longest_gap_hours"] == pytest.approx(24, abs=0.1)
 
 
@@ -405,14 +405,14 @@ def test_after_a_purge_nothing_is_expected(contracted: Database) -> None:
     assert check_of(contracted, "cleanup/archive-complete") is PASSED
 
 
-def test_what_was_never_there_needs_no_archive(chain: Chain) -> None:
-    chain.upgrade("0005")
+def test_what_was_never_there_needs_no_archive(migrations: Migrations) -> None:
+    migrations.upgrade("0005")
     columns = ("status", "extraction_status", "last_updated", "last_deployed", "last_extracted")
-    chain.database.run(
+    migrations.database.run(
         "DROP TABLE site_progress", *(f"ALTER TABLE sites DROP COLUMN {column}" for column in columns)
     )
-    chain.upgrade("head")
-    assert check_of(chain.database, "cleanup/archive-complete") is PASSED
+    migrations.upgrade("head")
+    assert check_of(migrations.database, "cleanup/archive-complete") is PASSED
 
 
 def test_a_site_that_is_new_since_needs_no_archive(contracted: Database) -> None:

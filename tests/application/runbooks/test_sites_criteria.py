@@ -10,7 +10,7 @@ from application.runbooks.sites_consolidation_cases import PAGE
 from pipestate.gate import GateClosed
 from pipestate.pipeline.reconcile.stuck import find_stuck
 from pipestate.verify.report import Outcome
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.healthy_database import build_healthy, reconciliation, refresh
 from support.programs import run_program
 from support.servers import Database, Postgres, Sqlite
@@ -66,22 +66,22 @@ def test_no_contract_before_the_deployed_version_is_signed_off(
     database = bed.copy_of(f"unsigned-{at}", build)
     refresh(database)
     database.run("DELETE FROM pipestate.attestation WHERE name = 'old-columns-unread'")
-    chain = Chain(database)
+    migrations = Migrations(database)
     with pytest.raises(GateClosed, match="old-columns-unread: not signed off within 14d"):
-        chain.upgrade(contract)
-    assert chain.revision() == at
+        migrations.upgrade(contract)
+    assert migrations.revision() == at
     done = pipestate(database, "attest", "old-columns-unread", "--by", "ops@example.com")
     assert done.returncode == 0, done.stderr
-    chain.upgrade(contract)
-    assert chain.revision() == contract
+    migrations.upgrade(contract)
+    assert migrations.revision() == contract
     bed.drop(database)
 
 
 def test_the_rollback_is_verified_by_its_own_gate(ready: Database) -> None:
     """Sites change and come while the old account is away; the downgrade derives what it lacks."""
     assert pipestate(ready, "gate", ROLLBACK).returncode == 0, "the previous release still runs here"
-    Chain(ready).upgrade("head")
-    assert pipestate(ready, "gate", ROLLBACK).returncode == 2, "past"
+    Migrations(ready).upgrade("head")
+    assert pipestate(ready, "gate", ROLLBACK).returncode == 2, "finished"
     run_timed(
         ready,
         "UPDATE pipestate.run SET recorded_at = <5 minutes ago> WHERE event = 'upgrade'",
@@ -90,7 +90,7 @@ def test_the_rollback_is_verified_by_its_own_gate(ready: Database) -> None:
         "INSERT INTO sites (subdomain, current_stage, updated_at) "
         "VALUES ('new.example.gov', 'completed', CURRENT_TIMESTAMP)",
     )
-    Chain(ready).downgrade("0005")
+    Migrations(ready).downgrade("0005")
     done = pipestate(ready, "gate", ROLLBACK)
     assert done.returncode == 0, done.stdout
     ready.run("DELETE FROM site_progress WHERE subdomain = 'new.example.gov'")
@@ -101,17 +101,19 @@ def test_the_rollback_is_verified_by_its_own_gate(ready: Database) -> None:
     assert "last_deployed" in pipestate(ready, "gate", ROLLBACK).stdout
 
 
-def test_an_application_that_never_had_a_column_is_not_told_to_restore_it(chain: Chain) -> None:
+def test_an_application_that_never_had_a_column_is_not_advised_to_restore_it(migrations: Migrations) -> None:
     """Before the contract the phase is part of every `verify` at 0005."""
-    chain.upgrade("0005")
-    chain.database.run("ALTER TABLE sites DROP COLUMN last_deployed")
-    assert pipestate(chain.database, "gate", ROLLBACK).returncode == 0
+    migrations.upgrade("0005")
+    migrations.database.run("ALTER TABLE sites DROP COLUMN last_deployed")
+    assert pipestate(migrations.database, "gate", ROLLBACK).returncode == 0
 
 
-def test_the_backfill_gives_sites_their_stage_and_leaves_what_it_does_not_know(chain: Chain) -> None:
+def test_the_backfill_gives_sites_their_stage_and_leaves_what_it_does_not_know(
+    migrations: Migrations,
+) -> None:
     """195 of 301 sites had their only state in `status`, and readiness opened."""
-    database = chain.database
-    chain.upgrade("0002")
+    database = migrations.database
+    migrations.upgrade("0002")
     statuses = ("needs_ocr", "needs_extraction", "needs_deploy", "deployed", "no_documents", "paused")
     database.run(
         *(f"INSERT INTO sites (subdomain, status) VALUES ('{status}', '{status}')" for status in statuses),
@@ -119,7 +121,7 @@ def test_the_backfill_gives_sites_their_stage_and_leaves_what_it_does_not_know(c
         "INSERT INTO sites (subdomain, status) VALUES ('in-ocr', 'needs_ocr'), ('moved', 'needs_ocr')",
         "INSERT INTO site_progress (subdomain, current_stage) VALUES ('in-ocr', 'ocr')",
     )
-    chain.upgrade("0005")
+    migrations.upgrade("0005")
     database.run("UPDATE sites SET current_stage = 'deploy' WHERE subdomain = 'moved'")
     check = "readiness/sites-without-stage"
     assert len(rows_of(verdict(database, RUNBOOK, check))) == 7
@@ -147,12 +149,12 @@ def test_the_backfill_gives_sites_their_stage_and_leaves_what_it_does_not_know(c
     assert stuck.isdisjoint({"deployed", "no_documents"})
 
 
-def test_an_application_without_status_has_no_site_without_stage(chain: Chain) -> None:
-    chain.upgrade("0005")
-    chain.database.run(
+def test_an_application_without_status_has_no_site_without_stage(migrations: Migrations) -> None:
+    migrations.upgrade("0005")
+    migrations.database.run(
         "INSERT INTO sites (subdomain) VALUES ('never-started')", "ALTER TABLE sites DROP COLUMN status"
     )
-    assert verdict(chain.database, RUNBOOK, "readiness/sites-without-stage").outcome is Outcome.PASSED
+    assert verdict(migrations.database, RUNBOOK, "readiness/sites-without-stage").outcome is Outcome.PASSED
 
 
 def test_of_runs_in_one_quarter_of_an_hour_the_worst_counts(ready: Database) -> None:

@@ -1,4 +1,4 @@
-"""`stable-hours` of queue-cutover reads no more of the diary than it asks for, and says the same as all of it."""
+"""`stable-hours` of queue-cutover reads no more of the diary than it needs, and says the same as all of it."""
 
 from collections.abc import Iterator
 from random import Random
@@ -8,12 +8,12 @@ import pytest
 from application.runbooks.queue_cutover_cases import PROBES
 from pipestate.runbook.model import Check
 from pipestate.runbook.variants import ledger_names
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.servers import Database, Postgres, Sqlite
 from support.sql_times import run_timed
 from support.verdicts import dialect, shipped
 
-# What the page asked before: every observation of the four probes, however old.
+# What the page read before: every observation of the four probes, however old.
 WHOLE_DIARY = """
 WITH bound (name, most) AS (
   VALUES ('sqs_queue_depth', 100), ('sqs_dlq_depth', 0),
@@ -30,14 +30,14 @@ FROM probe
 """
 HOURS = {"cutover": 48, "cleanup": 168}
 DIARIES = 40
-# So many hours ago the history of a probe begins: about what is asked, and one hour more.
+# So many hours ago the history of a probe begins: about what is read, and one hour more.
 BEGINS = (2, 47.9, 48, 48.1, 48.9, 49, 49.1, 60, 167.9, 168.1, 168.9, 169.1, 200)
 Found = tuple[int, float | None, float | None]
 
 
 @pytest.fixture
 def ledger(bed: Postgres | Sqlite) -> Iterator[Database]:
-    database = bed.copy_of("at 0005", lambda fresh: Chain(fresh).upgrade("0005"))
+    database = bed.copy_of("at 0005", lambda fresh: Migrations(fresh).upgrade("0005"))
     yield database
     bed.drop(database)
 
@@ -55,14 +55,14 @@ def written(database: Database, phase: str) -> str:
 
 
 def both(database: Database, sql: str) -> tuple[Found, Found]:
-    """Ask both in one statement, for which time stands still."""
-    query = f"SELECT * FROM ({WHOLE_DIARY}) AS whole, ({sql}) AS bounded"
+    """Read both in one statement, for which time stands still."""
+    query = f"SELECT * FROM ({WHOLE_DIARY}) AS whole, ({sql}) AS limited"
     (row,) = database.rows(ledger_names(query) if dialect(database) == "sqlite" else query)
     numbers = tuple(None if value is None else float(str(value)) for value in row)
     return numbers[:3], numbers[3:]  # type: ignore[return-value]
 
 
-def holds(found: Found, hours: int) -> bool:
+def passes(found: Found, hours: int) -> bool:
     probes, silent, stable = found
     return probes == 4 and silent is not None and silent <= 3600 and stable is not None and stable >= hours
 
@@ -98,18 +98,18 @@ def test_it_gives_the_verdict_that_the_whole_diary_would(ledger: Database) -> No
     for number in range(DIARIES):
         write_diary(ledger, random)
         for phase, hours in HOURS.items():
-            whole, bounded = both(ledger, written(ledger, phase))
-            assert holds(whole, hours) == holds(bounded, hours), (number, phase, whole, bounded)
-            if whole[0] == bounded[0] == 4:
-                assert (whole[1], min(whole[2] or 0, hours)) == (bounded[1], min(bounded[2] or 0, hours))
-            seen.add((phase, holds(whole, hours)))
+            whole, limited = both(ledger, written(ledger, phase))
+            assert passes(whole, hours) == passes(limited, hours), (number, phase, whole, limited)
+            if whole[0] == limited[0] == 4:
+                assert (whole[1], min(whole[2] or 0, hours)) == (limited[1], min(limited[2] or 0, hours))
+            seen.add((phase, passes(whole, hours)))
     assert len(seen) == 4, "both verdicts of both phases were among the diaries"
 
 
-def test_it_reads_its_hours_by_the_index(pg_chain: Chain) -> None:
+def test_it_reads_its_hours_by_the_index(pg_migrations: Migrations) -> None:
     """Not on SQLite, whose times may be written in several ways: no index serves that."""
-    pg_chain.upgrade("0002")
-    ledger = pg_chain.database
+    pg_migrations.upgrade("0002")
+    ledger = pg_migrations.database
     ledger.run(
         *(
             "INSERT INTO pipestate.observation (name, value, source, actor, observed_at) "

@@ -106,9 +106,9 @@ def test_a_site_without_a_directory_has_no_documents(root: Path) -> None:
 )
 def test_a_subdomain_cannot_climb_out(root: Path, subdomain: str) -> None:
     storage = Storage(root / "sites")
-    for ask in (storage.documents, storage.has):
+    for read_site in (storage.documents, storage.has):
         with pytest.raises(StorageError, match="check the subdomain"):
-            ask(subdomain)
+            read_site(subdomain)
 
 
 def test_linked_directories_are_followed_and_loops_end(root: Path) -> None:

@@ -23,15 +23,15 @@ def test_a_run_pauses_behind_its_batch_and_goes_on(orders: Orders, monkeypatch: 
     monkeypatch.setattr(recorded, "ORDERS_PAUSE_S", 0.01)
     monkeypatch.setenv("PIPESTATE_ACTOR", "ann")
     orders.make(50)
-    told: list[tuple[str, object]] = []
+    reported: list[tuple[str, object]] = []
 
     def resume(sentence: str) -> None:
-        told.append((sentence, orders.view("rows_updated", "paused_by", "paused_at IS NULL")))
+        reported.append((sentence, orders.view("rows_updated", "paused_by", "paused_at IS NULL")))
         give(orders, paused=False)
 
     done = orders.run(size=10, on_progress=at(2, lambda: give(orders, paused=True)), on_wait=resume)
     sentence = "paused by ann; to go on: pipestate backfill orders/state --resume"
-    assert (told, done.rows_updated) == ([(sentence, (20, "ann", False))], 50)
+    assert (reported, done.rows_updated) == ([(sentence, (20, "ann", False))], 50)
     assert orders.times() == {1: 50}
 
 
@@ -167,6 +167,6 @@ def wait_for_vacuum(admin: Database) -> None:
 
 def test_the_loop_looks_before_each_batch(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     orders.make(30)
-    looks: list[int] = []
-    monkeypatch.setattr(loop.BatchLoop, "wait_for_vacuum", lambda _: looks.append(1))
-    assert orders.run(size=10).batches + 1 == len(looks)
+    pauses: list[int] = []
+    monkeypatch.setattr(loop.BatchLoop, "wait_for_vacuum", lambda _: pauses.append(1))
+    assert orders.run(size=10).batches + 1 == len(pauses)

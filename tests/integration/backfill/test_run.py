@@ -195,9 +195,14 @@ def test_a_forecast_changes_nothing(orders: Orders) -> None:
     orders.database.run("ANALYZE orders")
     found = find(orders.directory, orders.dialect)
     with db.reader(orders.database.url) as connection:
-        told = forecast(connection, found, batch_size=100)
-    assert (told.first_key, told.last_key, told.rows_in_table, told.rows_to_update) == ("1", "250", 250, 250)
-    assert (told.batches, told.resumes_after) == (3, None)
+        reported = forecast(connection, found, batch_size=100)
+    assert (reported.first_key, reported.last_key, reported.rows_in_table, reported.rows_to_update) == (
+        "1",
+        "250",
+        250,
+        250,
+    )
+    assert (reported.batches, reported.resumes_after) == (3, None)
     assert orders.database.value("SELECT count(*) FROM pipestate.backfill_progress") == 0
     with pytest.raises(Interrupted):
         orders.run(size=100, on_progress=at(1, interrupt))
@@ -216,8 +221,8 @@ def test_a_forecast_counts_what_the_planner_does_not_know(pg_orders: Orders) -> 
     sql = "UPDATE orders SET fresh = 'new' WHERE id BETWEEN :first AND :last AND fresh IS NULL"
     found = find(pg_orders.directory, pg_orders.dialect, sql)
     with db.reader(pg_orders.database.url) as connection:
-        told = forecast(connection, found)
-    assert (told.rows_to_update, told.counted) == (20_000, True)
+        reported = forecast(connection, found)
+    assert (reported.rows_to_update, reported.counted) == (20_000, True)
 
 
 def test_a_count_that_takes_long_is_an_estimate(pg_orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:

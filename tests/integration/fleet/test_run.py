@@ -8,11 +8,11 @@ import pytest
 from attacks.sessions import wait_until
 from pipestate.core.errors import ConfigError
 from pipestate.database.urls import shown
-from pipestate.fleet.ask import Answer
+from pipestate.fleet.evaluate import Answer
 from pipestate.fleet.run import Group
 from pipestate.project.find import Project
 from pipestate.verify.report import Gate
-from support.fleets import APPROVAL, UNREACHABLE, Tenants, asked
+from support.fleets import APPROVAL, UNREACHABLE, Tenants, evaluate_list
 from support.servers import Database, Sqlite
 from support.shop_project import open_shop
 
@@ -26,7 +26,7 @@ def by_name(groups: tuple[Group, ...]) -> dict[tuple[str, ...], Group]:
     return {group.names: group for group in groups}
 
 
-def test_each_state_is_told_and_nobody_stops_the_others(shop: Project, tenants: Tenants) -> None:
+def test_each_state_is_reported_and_nobody_stops_the_others(shop: Project, tenants: Tenants) -> None:
     healthy = tenants.create("b2", APPROVAL)
     lines = [
         f"north = {healthy.text}",
@@ -39,23 +39,23 @@ def test_each_state_is_told_and_nobody_stops_the_others(shop: Project, tenants: 
         ),
         f"again = {healthy.url.set(username='somebody_else', drivername='postgresql').render_as_string(False)}",
     ]
-    fleet, answers = asked(shop, lines)
+    fleet, answers = evaluate_list(shop, lines)
     assert {name: each.exit_code for name, each in answers.items()} == {
         **{"north": 0, "south": 0, "behind": 2, "closed": 1, "gone": 3, "drifted": 0}
     }
-    assert (fleet.exit_code, fleet.total, fleet.asked) == (3, 6, 6)
+    assert (fleet.exit_code, fleet.total, fleet.evaluated) == (3, 6, 6)
     assert fleet.codes == {0: 3, 1: 1, 2: 1, 3: 1}
     assert [(each.source, each.name) for each in fleet.repeated] == [("list:7", "again")]
 
     (closed,) = answers["closed"].closed
     assert (closed.name, closed.closed_by) == ("shop/ready", ("approved",))
     assert answers["behind"].revision == "a1"
-    assert [phase.gate for phase in answers["behind"].phases] == [Gate.AHEAD]
+    assert [phase.gate for phase in answers["behind"].phases] == [Gate.NOT_STARTED]
     assert "cannot reach" in str(answers["gone"].error)
     assert "s3cret" not in str(fleet) + str(answers["gone"].error)
 
     groups = by_name(fleet.groups)
-    assert groups[("north", "south")].state.asked
+    assert groups[("north", "south")].state.evaluated
     assert fleet.groups[0].names == ("north", "south")
     assert set(groups) == {("north", "south"), ("behind",), ("closed",), ("gone",), ("drifted",)}
     assert fleet.drifted == ("drifted",)
@@ -71,10 +71,12 @@ def test_each_state_is_told_and_nobody_stops_the_others(shop: Project, tenants: 
     assert answers["behind"].drift is None, "there is no ledger at a1, and so no record"
 
 
-def test_one_gate_is_asked_alone_and_past_it_is_no_failure(shop: Project, tenants: Tenants) -> None:
+def test_one_gate_is_evaluated_alone_and_a_finished_phase_is_no_failure(
+    shop: Project, tenants: Tenants
+) -> None:
     lines = [tenants.named("ready", "b2", APPROVAL), tenants.named("done", "d4")]
     # Empty tables need no gate to go: so the one at d4 came there.
-    fleet, answers = asked(shop, lines, phase="shop/ready", compare=False)
+    fleet, answers = evaluate_list(shop, lines, phase="shop/ready", compare=False)
     assert {name: each.exit_code for name, each in answers.items()} == {"ready": 0, "done": 2}
     assert fleet.exit_code == 0
     assert answers["ready"].drift is None
@@ -87,7 +89,7 @@ def test_a_plan_says_how_many_revisions_wait_and_what_comes_next(shop: Project, 
         tenants.named("c", "a1"),
         f"gone = {UNREACHABLE}",
     ]
-    fleet, answers = asked(shop, lines, planned=True)
+    fleet, answers = evaluate_list(shop, lines, planned=True)
     plans = {name: each for name, each in answers.items() if each.pending}
     assert {name: each.pending for name, each in plans.items()} == {
         **{"a": ("c3", "d4"), "b": ("c3", "d4"), "c": ("b2", "c3", "d4")}
@@ -102,7 +104,7 @@ def test_runs_are_recorded_in_each_ledger_and_one_that_cannot_stops_nobody(
     shop: Project, tenants: Tenants
 ) -> None:
     kept, bare = tenants.create("b2", APPROVAL), tenants.create("a1")
-    fleet, answers = asked(shop, [f"bare = {bare.text}", f"kept = {kept.text}"], record=True)
+    fleet, answers = evaluate_list(shop, [f"bare = {bare.text}", f"kept = {kept.text}"], record=True)
     assert kept.rows("SELECT event, phase, gate FROM pipestate.run WHERE event = 'verify'") == [
         ("verify", "ready", "open")
     ]
@@ -114,7 +116,7 @@ def test_each_database_is_compared_with_its_own_record(shop: Project, tenants: T
     """Most have drifted in the same way, and that does not make it right; owners are not compared."""
     change = "CREATE INDEX by_status ON orders (status)"
     lines = [*(tenants.named(name, "b2", change) for name in ("a", "b", "c")), tenants.named("right")]
-    fleet, answers = asked(shop, lines)
+    fleet, answers = evaluate_list(shop, lines)
     assert fleet.drifted == ("a", "b", "c")
     assert differences(answers["a"]) == {"index by_status added"}
     assert differences(answers["right"]) == set()
@@ -133,13 +135,13 @@ def test_drift_is_compared_without_owners(shop: Project, tenants: Tenants) -> No
             tenants.named("usual", "b2", APPROVAL),
             tenants.named("early", "a1"),
         ]
-        fleet, _ = asked(shop, lines)
+        fleet, _ = evaluate_list(shop, lines)
         assert fleet.drifted == ()
     finally:
         owned.run(f"DROP OWNED BY {role} CASCADE", f"DROP ROLE {role}")
 
 
-def test_files_of_sqlite_are_asked_too(shop: Project, sqlite: Sqlite, tmp_path: Path) -> None:
+def test_files_of_sqlite_are_evaluated_too(shop: Project, sqlite: Sqlite, tmp_path: Path) -> None:
     def fill(fresh: Database) -> None:
         open_shop(tmp_path / "template", fresh).upgrade("b2")
 
@@ -147,7 +149,7 @@ def test_files_of_sqlite_are_asked_too(shop: Project, sqlite: Sqlite, tmp_path: 
     open_.run(APPROVAL)
     odd.run("CREATE INDEX by_status ON orders (status)")
     lines = [open_.text, open_.text, f"odd = {odd.text}", "sqlite:////nowhere/at-all.db"]
-    fleet, answers = asked(shop, lines)
+    fleet, answers = evaluate_list(shop, lines)
     assert [each.exit_code for each in answers.values()].count(0) == 1
     assert answers["odd"].exit_code == 1
     assert "there is no file" in str(answers["at-all"].error)
@@ -163,7 +165,7 @@ def test_a_query_names_the_databases(shop: Project, tenants: Tenants) -> None:
     admin = tenants.server.admin.set(drivername="postgresql").render_as_string(False)
     names = f"('{first.url.database}', '{second.url.database}')"
     query = f"SELECT datname FROM pg_database WHERE datname IN {names}"
-    fleet, answers = asked(shop, [f"eu = {admin} databases: {query}", first.text])
+    fleet, answers = evaluate_list(shop, [f"eu = {admin} databases: {query}", first.text])
     assert {name: each.exit_code for name, each in answers.items()} == {
         f"eu/{first.url.database}": 0,
         f"eu/{second.url.database}": 1,
@@ -172,12 +174,12 @@ def test_a_query_names_the_databases(shop: Project, tenants: Tenants) -> None:
 
 
 def test_queries_of_the_list_wait_together(shop: Project, tenants: Tenants) -> None:
-    patient = "CREATE VIEW slow AS SELECT current_database()::text AS name FROM pg_sleep(2)"
-    database = tenants.create("b2", APPROVAL, patient)
+    view = "CREATE VIEW slow AS SELECT current_database()::text AS name FROM pg_sleep(2)"
+    database = tenants.create("b2", APPROVAL, view)
     slow = "databases: SELECT name FROM slow"
     lines = [f"s{number} = {database.text} {slow}" for number in range(4)]
     start = time.monotonic()
-    fleet, answers = asked(shop, [*lines, f"gone = {UNREACHABLE} {slow}"], jobs=5, compare=False)
+    fleet, answers = evaluate_list(shop, [*lines, f"gone = {UNREACHABLE} {slow}"], jobs=5, compare=False)
     assert time.monotonic() - start < 7, "one after another they take eight seconds"
     assert (fleet.total, set(answers)) == (2, {f"s0/{database.url.database}", "gone"})
     assert [each.source for each in fleet.repeated] == ["list:2", "list:3", "list:4"], "in the list's order"
@@ -199,20 +201,20 @@ def test_a_query_that_names_nothing_is_an_answer_of_its_line(
 ) -> None:
     admin = tenants.server.admin.set(drivername="postgresql").render_as_string(False)
     lines = [f"eu = {admin} databases: {query}", tenants.named("fine", "b2", APPROVAL)]
-    fleet, answers = asked(shop, lines)
+    fleet, answers = evaluate_list(shop, lines)
     assert (answers["eu"].exit_code, answers["fine"].exit_code, fleet.exit_code) == (code, 0, code)
     assert said in str(answers["eu"].error)
 
 
 def test_names_that_are_not_unique_become_addresses(shop: Project, tenants: Tenants) -> None:
     lines = [tenants.named("acme"), tenants.named("acme")]
-    _, answers = asked(shop, lines, compare=False)
+    _, answers = evaluate_list(shop, lines, compare=False)
     assert sorted(answers) == sorted(shown(database.url) for database in tenants.made)
 
 
 def test_connections_are_closed_and_no_more_than_wanted_are_open(shop: Project, tenants: Tenants) -> None:
     lines = [tenants.named(f"t{number}") for number in range(4)]
-    asked(shop, lines, jobs=2)
+    evaluate_list(shop, lines, jobs=2)
     names = ", ".join(f"'{database.url.database}'" for database in tenants.made)
     left = (
         f"SELECT count(*) FROM pg_stat_activity WHERE datname IN ({names}) AND pid <> pg_backend_pid() "
@@ -228,4 +230,4 @@ def test_records_of_schemas_are_refused(shop: Project, tenants: Tenants) -> None
     with pytest.raises(
         ConfigError, match="list:1: --record writes into the ledger of a database, which its schemas share"
     ):
-        asked(shop, [line], record=True)
+        evaluate_list(shop, [line], record=True)

@@ -1,11 +1,11 @@
-"""Tenants that are schemas of one database: each is asked in its own world, and sees nothing of the others."""
+"""Tenants that are schemas of one database: each is evaluated in its own world, and sees nothing of the others."""
 
 import pytest
 
 from pipestate.database import connections as db
 from pipestate.ledger.record import record_schema
 from pipestate.project.find import Project
-from support.fleets import Tenants, asked
+from support.fleets import Tenants, evaluate_list
 from support.servers import Database
 
 # What names other objects, in every way in which a definition can.
@@ -64,7 +64,7 @@ def test_each_schema_answers_for_itself(shop: Project, crm: Database) -> None:
     crm.run("CREATE SCHEMA bare")
     record(crm)
     crm.run("DROP TABLE two.order_log", "CREATE TABLE public.extra (id integer)")
-    fleet, answers = asked(shop, [line(crm)])
+    fleet, answers = evaluate_list(shop, [line(crm)])
     assert {name: (each.revision, each.exit_code) for name, each in answers.items()} == {
         "one": ("b2", 0),
         "two": ("b2", 1),
@@ -86,7 +86,7 @@ def test_hostile_names_are_names(shop: Project, crm: Database) -> None:
     for name in ("one", HOSTILE, "T\u202ewo\x1b[31m"):
         add_tenant(crm, name)
     record(crm)
-    fleet, answers = asked(shop, [line(crm)])
+    fleet, answers = evaluate_list(shop, [line(crm)])
     assert {each.exit_code for each in answers.values()} == {0}
     assert set(answers) == {"one", HOSTILE, "T\u202ewo\x1b[31m"}
     assert fleet.drifted == ()
@@ -94,14 +94,14 @@ def test_hostile_names_are_names(shop: Project, crm: Database) -> None:
 
 def test_further_columns_are_further_schemas_of_the_path(shop: Project, crm: Database) -> None:
     add_tenant(crm, "one", "b2", "DROP TABLE {s}.approvals", approved=False)
-    assert asked(shop, [line(crm)])[0].exit_code == 3
-    fleet, answers = asked(shop, [line(crm, ", 'public'")])
+    assert evaluate_list(shop, [line(crm)])[0].exit_code == 3
+    fleet, answers = evaluate_list(shop, [line(crm, ", 'public'")])
     assert (fleet.exit_code, answers["one"].schema, answers["one"].revision) == (0, "one", "b2")
 
 
 def test_the_database_and_a_schema_of_it_are_two(shop: Project, crm: Database) -> None:
     add_tenant(crm, "one")
-    fleet, answers = asked(shop, [f"whole = {crm.text}", line(crm), line(crm)])
+    fleet, answers = evaluate_list(shop, [f"whole = {crm.text}", line(crm), line(crm)])
     assert set(answers) == {"whole", "one"}
     assert len(fleet.repeated) == 1
     assert fleet.drifted == ("one", "whole"), "the schema is not in the record"

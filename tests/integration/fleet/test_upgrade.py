@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipestate.fleet.ask import UpgradeOutcome
+from pipestate.fleet.evaluate import UpgradeOutcome
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.postgresql.session import one_migration_at_a_time
 from pipestate.project.find import Project
@@ -90,14 +90,14 @@ def test_a_closed_gate_holds_back_one_tenant_and_nobody_else(shop: Project, crm:
         "INSERT INTO t_two.approvals VALUES ('drop log')",
     )
     fleet, answers = upgraded(shop, [line(crm)])
-    held = answers["t_one"].upgrade
-    assert held is not None
-    assert (held.outcome, held.waiting, held.held) == (
-        UpgradeOutcome.HELD,
+    left = answers["t_one"].upgrade
+    assert left is not None
+    assert (left.outcome, left.waiting, left.left_pending) == (
+        UpgradeOutcome.LEFT_PENDING,
         (("c3", "shop/ready"),),
         ("c3", "d4"),
     )
-    assert held.held_ungated == ("d4",)
+    assert left.pending_ungated == ("d4",)
     assert (fleet.exit_code, at(crm, "t_one"), at(crm, "t_two")) == (1, "b2", "d4")
     assert crm.rows("SELECT line FROM t_one.order_log") == [("x",)]
     crm.run("INSERT INTO t_one.approvals VALUES ('drop log')")
@@ -130,13 +130,13 @@ def test_a_dry_run_changes_nothing(shop: Project, crm: Database) -> None:
 
 
 def test_a_check_that_turns_by_the_upgrade_stops_the_fleet(shop: Project, crm: Database) -> None:
-    """A revision that deletes what a phase needs is well for Alembic, and not for the wave."""
+    """A revision that changes what a phase needs is well for Alembic, and not for the wave."""
     add(crm, "t_one", "t_two")
     upgraded(shop, [line(crm)], "b2")
     crm.run(*(f"INSERT INTO {name}.approvals VALUES ('drop log'), ('other')" for name in ("t_one", "t_two")))
     (shop.scripts / "versions" / "x9_fresh.py").write_text(
         'from alembic import op\n\nrevision = "x9"\ndown_revision = "b2"\n\n\n'
-        "def upgrade() -> None:\n    op.execute(\"DELETE FROM approvals WHERE what LIKE 'drop%'\")\n"
+        'def upgrade() -> None:\n    op.execute("UPDATE approvals SET what = NULL")\n'
     )
     fleet, answers = upgraded(shop, [line(crm)], "x9", jobs=1)
     assert set(answers) == {"t_one"}

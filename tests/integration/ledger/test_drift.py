@@ -10,7 +10,7 @@ from pipestate.database import connections as db
 from pipestate.ledger.drift import read_drift
 from pipestate.ledger.install import install
 from pipestate.ledger.record import record_schema
-from support.alembic_runs import Chain, psql
+from support.alembic_runs import Migrations, psql
 from support.servers import Database, Postgres
 from support.shop_project import Shop, open_shop
 
@@ -269,19 +269,19 @@ def test_an_upgrade_is_no_drift(database: Database, tmp_path: Path) -> None:
     up_and_down(open_shop(tmp_path, database))
 
 
-def test_the_shipped_chain_is_no_drift(contracted: Chain) -> None:
+def test_the_shipped_migrations_are_no_drift(contracted: Migrations) -> None:
     assert differences(contracted.database) == []
     contracted.downgrade("0005")
     assert differences(contracted.database) == []
 
 
-def test_a_script_is_no_drift(pg_chain: Chain) -> None:
+def test_a_script_is_no_drift(pg_migrations: Migrations) -> None:
     for steps in ("0001", "0001:0005"):
-        done = psql(pg_chain.database, pg_chain.script("upgrade", steps))
+        done = psql(pg_migrations.database, pg_migrations.script("upgrade", steps))
         assert (done.returncode, done.stderr) == (0, ""), "at 0001 there is no ledger yet"
-    assert pg_chain.revision() == "0005"
-    assert differences(pg_chain.database) == []
-    assert pg_chain.database.rows("SELECT revision FROM pipestate.schema_record") == [("0005",)]
+    assert pg_migrations.revision() == "0005"
+    assert differences(pg_migrations.database) == []
+    assert pg_migrations.database.rows("SELECT revision FROM pipestate.schema_record") == [("0005",)]
 
 
 def up_and_down(shop: Shop) -> None:

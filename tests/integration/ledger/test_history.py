@@ -94,8 +94,8 @@ def test_rehearsals_say_what_was_found(ledger: Database) -> None:
     """A longest wait, or why there is none; of compat, how many statements break."""
     common: dict[str, Any] = {"revision": "b2", "files": {"c3": "x"}, "clone": "clone", "duration_ms": 1.0}
     recorded = [
-        Rehearsed(**common, target="c3", ok=True, longest_stall_ms=412.0, bounded=True, scale=1.0),
-        Rehearsed(**common, target="c3", ok=False, longest_stall_ms=3.0, bounded=False, scale=1.0),
+        Rehearsed(**common, target="c3", ok=True, longest_wait_ms=412.0, bounded=True, scale=1.0),
+        Rehearsed(**common, target="c3", ok=False, longest_wait_ms=3.0, bounded=False, scale=1.0),
         Rehearsed(**common, target="c3", ok=False, bounded=True),
         Rehearsed(**common, target="b2", ok=False, scale=1.0),
         Rehearsed(
@@ -109,7 +109,7 @@ def test_rehearsals_say_what_was_found(ledger: Database) -> None:
     lines = sorted(read(ledger), key=lambda line: line.id)
     assert [(line.kind, line.what) for line in lines] == [
         ("rehearsal", "c3: longest wait 412 ms on clone"),
-        ("rehearsal", "c3: longest wait 3 ms, not bounded on clone"),
+        ("rehearsal", "c3: longest wait 3 ms (a lock request may never give up) on clone"),
         ("rehearsal", "c3: waits not known for so many rows on clone"),
         ("rehearsal", "c3: failed on clone"),
         ("compat", "c3: 2 of 7 statements would break, 1 return other columns on clone"),

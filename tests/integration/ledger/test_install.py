@@ -1,4 +1,4 @@
-"""The ledger comes alone, twice is as good as once, and a stranger's is refused."""
+"""The ledger comes alone, twice is as good as once, and another role's is refused."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 from pipestate.core.errors import ConfigError
 from pipestate.ledger.install import install, statements
 from pipestate.ledger.record import record_event
-from pipestate.ledger.state import look, require_ledger
+from pipestate.ledger.state import read_ledger_state, require_ledger
 from support.alembic_runs import psql
 from support.servers import Database, Postgres
 
@@ -103,7 +103,7 @@ def test_an_older_ledger_is_brought_up_to_date_and_keeps_its_rows(ledger: Databa
         "ALTER TABLE pipestate.attestation DROP COLUMN phase",
     )
     with ledger.engine.connect() as connection:
-        missing = look(connection).missing
+        missing = read_ledger_state(connection).missing
         prefix = "pipestate_" if ledger.is_sqlite else ""
         assert {f"{prefix}run.reason", f"{prefix}run.warned", f"{prefix}soak"} <= set(missing)
         with pytest.raises(ConfigError, match=r"older than this pipestate: it lacks .* ledger install"):
@@ -139,7 +139,7 @@ def test_the_right_to_create_a_schema_is_needed_only_where_there_is_none(pg: Dat
 
 
 def test_a_strangers_schema_is_refused_also_by_a_superuser(pg: Database, of_role: Database) -> None:
-    """He would be a member of every role; but what a stranger prepared, he must not write to."""
+    """He would be a member of every role; but what another role prepared, he must not write to."""
     of_role.run("CREATE SCHEMA pipestate")
     with pytest.raises(ConfigError, match=r"the schema pipestate belongs to stranger_\d+, of which"):
         install_in(pg)

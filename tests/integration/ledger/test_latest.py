@@ -32,19 +32,19 @@ def test_the_last_record_of_each_phase(ledger: Database) -> None:
     run_timed(
         ledger,
         RUN
-        + "(<50 hours ago>, 'verify', 'ci', 'orders', 'held', 'open'), (<2 hours ago>, 'verify', 'ci', 'orders', "
-        "'held', 'open'), (<3 hours ago>, 'verify', 'ci', 'orders', 'shut', 'open'), (<1 hour ago>, 'verify', 'ci', "
+        + "(<50 hours ago>, 'verify', 'ci', 'orders', 'long', 'open'), (<2 hours ago>, 'verify', 'ci', 'orders', "
+        "'long', 'open'), (<3 hours ago>, 'verify', 'ci', 'orders', 'shut', 'open'), (<1 hour ago>, 'verify', 'ci', "
         "'orders', 'shut', 'closed'), (<1 minute ago>, 'gate', 'ci', 'orders', 'shut', 'open')",
     )
     found = records(ledger)
-    held, shut = found["held"], found["shut"]
-    assert (held.is_open, shut.is_open, shut.held_s) == (True, False, None)
-    for value, hours in ((held.age_s, 2), (held.held_s, 50), (shut.age_s, 1)):
+    long, shut = found["long"], found["shut"]
+    assert (long.is_open, shut.is_open, shut.open_s) == (True, False, None)
+    for value, hours in ((long.age_s, 2), (long.open_s, 50), (shut.age_s, 1)):
         assert value is not None
         assert abs(value - hours * 3600) < 60
-    assert held.at is not None
+    assert long.at is not None
     assert shut.at is not None
-    assert 3590 < shut.at - held.at < 3610
+    assert 3590 < shut.at - long.at < 3610
 
 
 def test_a_time_in_the_future_has_no_age(ledger: Database) -> None:

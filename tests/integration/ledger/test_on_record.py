@@ -13,7 +13,7 @@ from pipestate.ledger.drift import edited_files
 from pipestate.ledger.history import Wanted, history
 from pipestate.ledger.record import VARIABLES, record_event, who
 from pipestate.project.find import Named, find_project
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.project.version_table import locator
 from support.programs import run_program
 from support.servers import Database
@@ -43,7 +43,7 @@ def file_of(shop: Shop, revision: str) -> Path:
 def edited(shop: Shop) -> tuple[str, ...]:
     project = find_project(Named(config=shop.root / "alembic.ini"))
     with db.reader(shop.database.url) as connection:
-        return edited_files(connection, locator(project, read_chain(project))(connection))
+        return edited_files(connection, locator(project, read_migrations(project))(connection))
 
 
 def test_a_revision_keeps_who_applied_it_and_which_file(shop: Shop) -> None:
@@ -106,7 +106,7 @@ def test_an_id_that_was_reused_is_named(shop: Shop) -> None:
     assert 'd4 was "Receipts, which come after the contract" and is "Invoices"' in said
 
 
-def test_the_same_id_in_another_chain_is_not_meant(shop: Shop) -> None:
+def test_the_same_id_in_another_project_is_not_meant(shop: Shop) -> None:
     with db.writer(shop.database.url) as connection:
         record_event(
             connection,

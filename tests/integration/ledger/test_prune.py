@@ -50,10 +50,10 @@ def test_records_before_the_last_closed_one_go_and_the_streak_stays(ledger: Data
         *(record(days, gate) for days, gate in ((900, "open"), (800, "closed"), (700, "open"))),
         *(record(days, gate) for days, gate in ((650, "closed"), (600, "open"), (400, "open"), (1, "open"))),
     )
-    before = ledger.rows("SELECT records, held_since, last_closed_at FROM pipestate.soak")
+    before = ledger.rows("SELECT records, open_since, last_closed_at FROM pipestate.soak")
     assert pruned(ledger) == 3
     assert left(ledger, "run", "reason") == ["650", "600", "400", "1"]
-    assert ledger.rows("SELECT records, held_since, last_closed_at FROM pipestate.soak") == before
+    assert ledger.rows("SELECT records, open_since, last_closed_at FROM pipestate.soak") == before
 
 
 def test_a_streak_without_a_closed_record_stays_whole(ledger: Database) -> None:
@@ -96,7 +96,7 @@ def test_what_is_younger_stays(ledger: Database) -> None:
     with ledger.begin() as connection:
         prefix = "pipestate_" if ledger.is_sqlite else "pipestate."
         assert find_old(connection, YEAR) == [
-            Old(f"{prefix}{table}", 0, looked_back_on=table == "observation")
+            Old(f"{prefix}{table}", 0, is_read_back=table == "observation")
             for table in (
                 *("run", "attestation", "observation"),
                 *("backfill_progress", "rehearsal", "statement_calls", "schema_record"),

@@ -33,14 +33,16 @@ VERDICTS = (
 
 
 def report(gate: Gate = Gate.CLOSED, checks: tuple[Verdict, ...] = VERDICTS) -> Report:
-    phases = (PhaseReport("ready", gate, ("b2",), checks), PhaseReport("done", Gate.AHEAD, (), ()))
+    phases = (PhaseReport("ready", gate, ("b2",), checks), PhaseReport("done", Gate.NOT_STARTED, (), ()))
     info = DatabaseInfo("postgresql://db", "postgresql", "18", "a1", "b2")
     return Report(info, datetime.now(UTC), 12.0, (RunbookReport("orders", "orders.md", "abc", phases),))
 
 
 def test_a_run_keeps_every_check_with_what_it_observed(ledger: Database) -> None:
     with ledger.begin() as connection:
-        assert record_report(connection, report(), event="verify") == 1, "a phase that is ahead did not run"
+        assert record_report(connection, report(), event="verify") == 1, (
+            "a phase that has not started did not run"
+        )
     assert ledger.rows(RUN) == [("verify", "orders", "ready", "closed", "a1", None, 1, 1, 1, 1, 1)]
     rows = ledger.rows(RESULT)
     assert rows[1] == ("bad", "failed", "block", "n = 0", "bad: it's 3")

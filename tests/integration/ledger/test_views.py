@@ -35,10 +35,10 @@ def ahead(database: Database, age: str) -> str:
 def soak(database: Database, phase: str = "one") -> dict[str, Any]:
     names = (
         "records",
-        "days_held",
+        "days_open",
         "hours_since_last_record",
         "longest_gap_hours",
-        "held_since IS NULL",
+        "open_since IS NULL",
         "last_closed_by",
     )
     ((*values,),) = database.rows(f"SELECT {', '.join(names)} FROM pipestate.soak WHERE phase = '{phase}'")
@@ -46,12 +46,12 @@ def soak(database: Database, phase: str = "one") -> dict[str, Any]:
     return dict(zip(names, shown, strict=True))
 
 
-def test_a_phase_has_held_since_the_first_open_record_after_the_last_closed_one(ledger: Database) -> None:
+def test_a_phase_is_open_since_the_first_open_record_after_the_last_closed_one(ledger: Database) -> None:
     days = ((20, "open"), (12, "closed"), (10, "open"), (7, "open"), (6, "open"), (1, "open"))
     run_timed(ledger, *(record(f"<{day} days ago>", gate) for day, gate in days))
     found = soak(ledger)
     assert found["records"] == 4
-    assert found["days_held"] == pytest.approx(10, abs=0.01)
+    assert found["days_open"] == pytest.approx(10, abs=0.01)
     assert found["hours_since_last_record"] == pytest.approx(24, abs=0.03)
     assert found["longest_gap_hours"] == pytest.approx(120, abs=0.03), "from six days ago to yesterday"
     assert found["last_closed_by"] == "ci-closed"
@@ -66,22 +66,22 @@ def test_two_records_eight_days_apart_show_their_gap(ledger: Database) -> None:
     """They passed as a week of holding."""
     run_timed(ledger, record("<8 days ago>"), record("<1 hours ago>"))
     found = soak(ledger)
-    assert found["days_held"] >= 7.99
+    assert found["days_open"] >= 7.99
     assert found["longest_gap_hours"] > 48
 
 
 def test_days_are_rounded_down_and_hours_up(ledger: Database) -> None:
     run_timed(ledger, record("<167 hours ago>"), record("<1 minutes ago>"))  # an hour short of seven days
     found = soak(ledger)
-    assert 6.94 <= found["days_held"] <= 6.96
+    assert 6.94 <= found["days_open"] <= 6.96
     assert found["hours_since_last_record"] == pytest.approx(0.02, abs=0.001)
 
 
-def test_after_a_closed_record_nothing_is_held(ledger: Database) -> None:
+def test_after_a_closed_record_nothing_is_open(ledger: Database) -> None:
     run_timed(ledger, record("<10 days ago>"), record("<1 days ago>", "closed"))
     found = soak(ledger)
-    assert (found["records"], found["days_held"], found["longest_gap_hours"]) == (0, None, None)
-    assert found["held_since IS NULL"]
+    assert (found["records"], found["days_open"], found["longest_gap_hours"]) == (0, None, None)
+    assert found["open_since IS NULL"]
     assert found["hours_since_last_record"] == pytest.approx(24, abs=0.03)
 
 
@@ -106,28 +106,28 @@ def test_records_of_the_same_moment_are_taken_in_their_order(ledger: Database) -
 def test_an_open_record_in_the_future_holds_nothing_and_a_closed_one_closes(ledger: Database) -> None:
     ledger.run(record(ahead(ledger, "40 days")))
     found = soak(ledger)
-    assert (found["records"], found["days_held"], found["hours_since_last_record"]) == (0, None, None)
+    assert (found["records"], found["days_open"], found["hours_since_last_record"]) == (0, None, None)
     run_timed(ledger, record("<9 days ago>"), record("<8 days ago>"))
     assert soak(ledger)["longest_gap_hours"] > 8 * 23, "the gap goes up to now, not to the future"
     ledger.run(record(ahead(ledger, "1 days"), "closed"))
-    assert soak(ledger)["days_held"] is None
+    assert soak(ledger)["days_open"] is None
 
 
 def test_infinite_times_never_hold_and_break_nothing(pg_ledger: Database) -> None:
     pg_ledger.run(record("'-infinity'"), record("'infinity'"), fact("'infinity'", 0), fact("'-infinity'", 1))
     found = soak(pg_ledger)
-    assert (found["records"], found["days_held"]) == (0, None)
+    assert (found["records"], found["days_open"]) == (0, None)
     assert pg_ledger.rows("SELECT * FROM pipestate.latest_observation") == []
     assert pg_ledger.rows("SELECT * FROM pipestate.observed") == []
     pg_ledger.run(record("now() - interval '9 days'"), record("'infinity'", "closed"))
-    assert soak(pg_ledger)["days_held"] is None
+    assert soak(pg_ledger)["days_open"] is None
     assert since(pg_ledger) == [(0, None, None)]
 
 
 def since(database: Database, phase: str = "one") -> list[tuple[Any, ...]]:
     """Beginnings of the streak, the earliest first: records, days and the longest gap from there on."""
     rows = database.rows(
-        "SELECT records, days_held, longest_gap_hours FROM pipestate.soak_since "
+        "SELECT records, days_open, longest_gap_hours FROM pipestate.soak_since "
         f"WHERE phase = '{phase}' ORDER BY records DESC"
     )
     return [
@@ -228,12 +228,12 @@ def ledger_columns(database: Database, view: str) -> tuple[str, ...]:
         ("observed", "name value age_seconds observed_at source actor last_ten gap_seconds"),
         (
             "soak",
-            "runbook phase records held_since last_record_at days_held hours_since_last_record "
+            "runbook phase records open_since last_record_at days_open hours_since_last_record "
             "longest_gap_hours last_closed_at last_closed_by",
         ),
         (
             "soak_since",
-            "runbook phase records held_since last_record_at days_held hours_since_last_record "
+            "runbook phase records open_since last_record_at days_open hours_since_last_record "
             "longest_gap_hours last_closed_at last_closed_by",
         ),
         ("sign_off", "runbook phase name person note revision signed_at age_seconds text_sha256"),

@@ -116,7 +116,7 @@ def cases(most: int) -> list[tuple[str, str]]:
 
 
 def by_verify(connection: Connection, query: str, criterion: str) -> str:
-    with engine_of(connection).look(connection):
+    with engine_of(connection).read_only_session(connection):
         try:
             return str(judge(parse_requirement(criterion), read(connection, query, 10, most=10)).outcome)
         except QueryFailed:

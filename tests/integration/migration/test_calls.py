@@ -9,7 +9,7 @@ from pipestate.ddl import lock_tables
 from pipestate.ledger.functions import routines
 from pipestate.ledger.install import install
 from pipestate.migration.failure import MigrationError
-from support.alembic_runs import Chain, psql, script_for
+from support.alembic_runs import Migrations, psql, script_for
 from support.revision_context import revision
 from support.servers import Database, Postgres, postgres_binary
 
@@ -38,13 +38,13 @@ def without_temporary(pg: Database) -> Iterator[Database]:
     pg.run(f"DROP OWNED BY {name}", f"DROP ROLE {name}")
 
 
-def test_a_script_of_the_whole_chain_has_the_text_of_each_function_once() -> None:
+def test_a_script_of_all_migrations_has_the_text_of_each_function_once() -> None:
     script = script_for("postgresql://", "upgrade", "base:head")
     repeated = {routine.name for routine in routines() if script.count(routine.statement) != 1}
     assert repeated == set()
 
 
-def test_helpers_call_no_function_that_was_altered(pg_legacy: Chain) -> None:
+def test_helpers_call_no_function_that_was_altered(pg_legacy: Migrations) -> None:
     pg_legacy.upgrade("0002")
     pg_legacy.database.run(ALTERED)
     with pytest.raises(MigrationError, match="were altered; to update them: pipestate ledger install"):
@@ -58,7 +58,7 @@ def test_helpers_call_no_function_that_was_altered(pg_legacy: Chain) -> None:
     assert pg_legacy.revision() == "0003"
 
 
-def test_a_dump_that_is_restored_elsewhere_goes_on(pg_legacy: Chain, elsewhere: Database) -> None:
+def test_a_dump_that_is_restored_elsewhere_goes_on(pg_legacy: Migrations, elsewhere: Database) -> None:
     pg_legacy.upgrade("0004")
     dumped = subprocess.run(
         [postgres_binary("pg_dump"), "--format=custom", pg_legacy.database.text],
@@ -76,7 +76,7 @@ def test_a_dump_that_is_restored_elsewhere_goes_on(pg_legacy: Chain, elsewhere: 
     said = [line for line in done.stderr.decode().splitlines() if "error:" in line]
     # A program that is newer than the server sets what that does not know.
     assert [line for line in said if "transaction_timeout" not in line] == []
-    restored = Chain(elsewhere)
+    restored = Migrations(elsewhere)
     restored.upgrade("0005")
     assert psql(elsewhere, restored.script("downgrade", "0005:0004")).returncode == 0
     assert restored.revision() == "0004"

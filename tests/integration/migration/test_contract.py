@@ -11,7 +11,7 @@ from pipestate.gate import GateClosed
 from pipestate.migration import purge
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.postgresql import session
-from support.alembic_runs import Chain, dump, psql
+from support.alembic_runs import Migrations, dump, psql
 from support.legacy_database import Rows, everything_legacy, without_derived
 from support.servers import Database
 
@@ -22,7 +22,7 @@ def columns(database: Database, table: str) -> list[str]:
     return [str(column["name"]) for column in sa.inspect(database.engine).get_columns(table)]
 
 
-def test_a_recent_write_to_site_progress_keeps_the_gate_closed(expanded: Chain) -> None:
+def test_a_recent_write_to_site_progress_keeps_the_gate_closed(expanded: Migrations) -> None:
     expanded.database.run(
         "UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP WHERE subdomain < 'site003'"
     )
@@ -32,14 +32,14 @@ def test_a_recent_write_to_site_progress_keeps_the_gate_closed(expanded: Chain) 
     assert expanded.database.value("SELECT count(*) FROM site_progress") == 257
 
 
-def test_a_closed_gate_keeps_the_expansion(legacy_chain: Chain) -> None:
-    legacy_chain.database.run("UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP")
+def test_a_closed_gate_keeps_the_expansion(legacy_migrations: Migrations) -> None:
+    legacy_migrations.database.run("UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP")
     with pytest.raises(GateClosed, match="the gate sites-consolidation/readiness is closed"):
-        legacy_chain.upgrade("head")
-    assert legacy_chain.revision() == "0005"
+        legacy_migrations.upgrade("head")
+    assert legacy_migrations.revision() == "0005"
 
 
-def test_a_recent_write_to_the_legacy_columns_keeps_0007_from_running(expanded: Chain) -> None:
+def test_a_recent_write_to_the_legacy_columns_keeps_0007_from_running(expanded: Migrations) -> None:
     expanded.contract("0006")
     text = (
         "strftime('%Y-%m-%dT%H:%M:%S', 'now')"
@@ -52,7 +52,7 @@ def test_a_recent_write_to_the_legacy_columns_keeps_0007_from_running(expanded: 
     assert expanded.revision() == "0006"
 
 
-def test_force_goes_through_and_is_written_down(expanded: Chain) -> None:
+def test_force_goes_through_and_is_written_down(expanded: Migrations) -> None:
     expanded.database.run("UPDATE site_progress SET updated_at = CURRENT_TIMESTAMP")
     expanded.upgrade("head", "force=incident 42")
     assert expanded.revision() == "0007"
@@ -63,17 +63,17 @@ def test_force_goes_through_and_is_written_down(expanded: Chain) -> None:
     assert ("force", "incident 42", "0007", "closed") in ledger
 
 
-def test_an_empty_reason_is_no_reason(legacy_chain: Chain) -> None:
+def test_an_empty_reason_is_no_reason(legacy_migrations: Migrations) -> None:
     with pytest.raises(MigrationError, match="-x force= is empty"):
-        legacy_chain.upgrade("head", "force= ")
+        legacy_migrations.upgrade("head", "force= ")
 
 
-def test_an_unknown_option_is_refused(legacy_chain: Chain) -> None:
+def test_an_unknown_option_is_refused(legacy_migrations: Migrations) -> None:
     with pytest.raises(MigrationError, match="unknown option -x nave-timezone"):
-        legacy_chain.upgrade("head", "nave-timezone=UTC")
+        legacy_migrations.upgrade("head", "nave-timezone=UTC")
 
 
-def test_the_archived_table_frees_all_its_names_and_comes_back_identical(pg_expanded: Chain) -> None:
+def test_the_archived_table_frees_all_its_names_and_comes_back_identical(pg_expanded: Migrations) -> None:
     before = dump(pg_expanded.database)
     pg_expanded.contract("0006")
     pg_expanded.database.run(
@@ -94,7 +94,7 @@ def without_archive(text: str) -> list[str]:
 
 
 def test_a_foreign_key_of_the_archived_table_does_not_hold_back_deletes_and_comes_back(
-    pg_expanded: Chain,
+    pg_expanded: Migrations,
 ) -> None:
     database = pg_expanded.database
     database.run("ALTER TABLE site_progress ADD CONSTRAINT app_fk FOREIGN KEY (subdomain) REFERENCES sites")
@@ -110,7 +110,7 @@ def test_a_foreign_key_of_the_archived_table_does_not_hold_back_deletes_and_come
     database.run("ALTER TABLE site_progress VALIDATE CONSTRAINT app_fk")
 
 
-def test_a_foreign_key_whose_rows_all_have_parents_comes_back_valid(pg_expanded: Chain) -> None:
+def test_a_foreign_key_whose_rows_all_have_parents_comes_back_valid(pg_expanded: Migrations) -> None:
     pg_expanded.database.run(
         "ALTER TABLE site_progress ADD CONSTRAINT app_fk FOREIGN KEY (subdomain) REFERENCES sites"
     )
@@ -121,7 +121,7 @@ def test_a_foreign_key_whose_rows_all_have_parents_comes_back_valid(pg_expanded:
     ]
 
 
-def test_a_table_made_anew_under_the_archived_name_is_not_overwritten(pg_contracted: Chain) -> None:
+def test_a_table_made_anew_under_the_archived_name_is_not_overwritten(pg_contracted: Migrations) -> None:
     pg_contracted.database.run("CREATE TABLE site_progress (subdomain text)")
     with pytest.raises(MigrationError, match="site_progress exists again"):
         pg_contracted.downgrade("-2")
@@ -141,14 +141,16 @@ def test_a_table_made_anew_under_the_archived_name_is_not_overwritten(pg_contrac
         ),
     ],
 )
-def test_views_on_what_goes_are_refused(expanded: Chain, statement: str, revision: str, named: str) -> None:
+def test_views_on_what_goes_are_refused(
+    expanded: Migrations, statement: str, revision: str, named: str
+) -> None:
     expanded.database.run(statement)
     with pytest.raises(MigrationError, match=f"cannot be dropped while others depend on it: {named}"):
         expanded.upgrade("head", "force=even then")
     assert expanded.revision() == revision
 
 
-def test_a_foreign_key_that_points_at_what_goes_is_refused(expanded: Chain) -> None:
+def test_a_foreign_key_that_points_at_what_goes_is_refused(expanded: Migrations) -> None:
     expanded.database.run("CREATE TABLE notes (site VARCHAR REFERENCES site_progress (subdomain))")
     with pytest.raises(
         MigrationError, match=r"cannot be dropped while others depend on it: foreign key .*of .*notes"
@@ -170,7 +172,7 @@ CHANGES = {
 
 
 def test_a_site_that_changed_since_gets_what_the_old_code_would_have_written(
-    contracted: Chain, legacy_rows: Rows
+    contracted: Migrations, legacy_rows: Rows
 ) -> None:
     database = contracted.database
     later = "datetime('now', '+1 minute')" if database.is_sqlite else "now() + interval '1 minute'"
@@ -199,7 +201,7 @@ def test_a_site_that_changed_since_gets_what_the_old_code_would_have_written(
         assert untouched == [row for row in legacy_rows[table] if row[0] not in changed], table
 
 
-def test_a_clock_that_is_ahead_makes_no_change(expanded: Chain) -> None:
+def test_a_clock_that_is_ahead_makes_no_change(expanded: Migrations) -> None:
     """Its time is later than the contract, but nobody has touched it."""
     database = expanded.database
     ahead = "9999-12-31 00:00:00" if database.is_sqlite else "infinity"
@@ -213,7 +215,7 @@ def test_a_clock_that_is_ahead_makes_no_change(expanded: Chain) -> None:
     assert without_derived(everything_legacy(database), before) == before
 
 
-def test_a_site_that_is_new_since_gets_derived_legacy_values(contracted: Chain) -> None:
+def test_a_site_that_is_new_since_gets_derived_legacy_values(contracted: Migrations) -> None:
     database = contracted.database
     database.run(
         "INSERT INTO sites (subdomain, current_stage, ocr_total, updated_at) "
@@ -229,7 +231,7 @@ def test_a_site_that_is_new_since_gets_derived_legacy_values(contracted: Chain) 
     assert database.rows(progress.format("idle.gov")) == []
 
 
-def test_archived_times_that_nothing_replaced_are_kept(expanded: Chain) -> None:
+def test_archived_times_that_nothing_replaced_are_kept(expanded: Migrations) -> None:
     database = expanded.database
     site = "site003.example.gov"  # deployed once, with a time
     ((deployed,),) = database.rows(f"SELECT last_deployed FROM sites WHERE subdomain = '{site}'")
@@ -242,7 +244,7 @@ def test_archived_times_that_nothing_replaced_are_kept(expanded: Chain) -> None:
     assert row == [("needs_ocr", deployed)]
 
 
-def test_indexes_defaults_and_comments_of_the_dropped_columns_come_back(pg_expanded: Chain) -> None:
+def test_indexes_defaults_and_comments_of_the_dropped_columns_come_back(pg_expanded: Migrations) -> None:
     database = pg_expanded.database
     database.run(
         "COMMENT ON TABLE sites IS 'the application''s own words'",
@@ -266,7 +268,7 @@ def test_indexes_defaults_and_comments_of_the_dropped_columns_come_back(pg_expan
     assert database.rows(hanging) == before
 
 
-def test_a_downgrade_after_a_purge_is_refused_without_force(contracted: Chain) -> None:
+def test_a_downgrade_after_a_purge_is_refused_without_force(contracted: Migrations) -> None:
     with contracted.database.begin() as connection:
         purge.drop(connection, purge.find(connection), revision="0007")
     with pytest.raises(MigrationError, match=r"status, .*sites.*alembic -x force=."):
@@ -282,7 +284,7 @@ def test_a_downgrade_after_a_purge_is_refused_without_force(contracted: Chain) -
 
 @pytest.mark.parametrize("recheck", ["recent-legacy-column-writes"])
 def test_a_write_just_before_the_lock_closes_the_gate(
-    pg_expanded: Chain, monkeypatch: pytest.MonkeyPatch, recheck: str
+    pg_expanded: Migrations, monkeypatch: pytest.MonkeyPatch, recheck: str
 ) -> None:
     """The old code comes back to life between the first pass and the lock."""
     pg_expanded.contract("0006")
@@ -297,23 +299,23 @@ def test_a_write_just_before_the_lock_closes_the_gate(
     assert "status" in columns(pg_expanded.database, "sites")
 
 
-def late_write(chain: Chain, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
+def late_write(migrations: Migrations, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
     """Have somebody write just before the tables are locked."""
     lock_tables = session.lock_tables
 
     def write_then_lock(*tables: str, **options: object) -> None:
         if tables == ("sites",):
-            chain.database.run(statement)
+            migrations.database.run(statement)
         lock_tables(*tables, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(session, "lock_tables", write_then_lock)
 
 
-def test_the_contracts_leave_no_trigger(pg_contracted: Chain) -> None:
+def test_the_contracts_leave_no_trigger(pg_contracted: Migrations) -> None:
     assert pg_contracted.database.rows("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal") == []
 
 
-def test_what_the_source_documents_look_at_holds(pg_contracted: Chain) -> None:
+def test_what_the_source_documents_look_at_holds(pg_contracted: Migrations) -> None:
     """Seed 002: none of the five names, no table, two steps down bring both back, and after a purge they are gone."""
     database = pg_contracted.database
     described = psql(database, "\\d sites").stdout
@@ -342,7 +344,7 @@ def test_sqlite_foreign_keys_are_on_after_a_migration_on_a_lent_connection(sqlit
             )
 
 
-# --- What is asked while everybody waits -------------------------------------------------------------
+# --- What is evaluated while everybody waits ----------------------------------------------------------
 
 
 @contextmanager
@@ -359,7 +361,7 @@ def statements_sent() -> Iterator[list[str]]:
         sa.event.remove(sa.Engine, "before_cursor_execute", note)
 
 
-def test_little_is_asked_while_0007_holds_its_lock(pg_expanded: Chain) -> None:
+def test_little_is_evaluated_while_0007_holds_its_lock(pg_expanded: Migrations) -> None:
     pg_expanded.contract("0006")
     with statements_sent() as sent:
         pg_expanded.upgrade("0007")

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from pipestate.gate import GateClosed
 from pipestate.migration.failure import MigrationError
 from pipestate.migration.postgresql.gate import require_gate_transaction
-from support.alembic_runs import Chain, config_for
+from support.alembic_runs import Migrations, config_for
 from support.driver_connections import connected
 from support.legacy_database import everything_legacy
 from support.programs import run_program
@@ -74,8 +74,8 @@ def test_pipestate_upgrade_goes_through_an_asynchronous_env_py(shop: Shop) -> No
     shop.assert_contracted()
 
 
-def test_every_helper_works_through_asyncpg(pg_legacy: Chain) -> None:
-    """One statement a call, no parameters in the driver's own style: the shipped chain uses all of the helpers."""
+def test_every_helper_works_through_asyncpg(pg_legacy: Migrations) -> None:
+    """One statement a call, no parameters in the driver's own style: the shipped migrations use all of the helpers."""
     database = pg_legacy.database
     before = everything_legacy(database)
 
@@ -104,7 +104,7 @@ def test_a_backfill_in_a_revision_works_through_asyncpg(pg: Database, tmp_path: 
 
 
 @pytest.mark.parametrize("driver", [name for name in ENVIRONMENTS if name.startswith("postgresql")])
-def test_a_gate_refuses_a_connection_that_it_cannot_look_through(pg: Database, driver: str) -> None:
+def test_a_gate_refuses_a_connection_that_it_cannot_evaluate_through(pg: Database, driver: str) -> None:
     for level, why in (
         ("AUTOCOMMIT", "commits every statement"),
         ("REPEATABLE READ", "needs READ COMMITTED"),

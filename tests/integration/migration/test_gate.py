@@ -42,7 +42,7 @@ from alembic import op
 from pipestate.gate import gate
 revision, down_revision = "b2", "a1"
 def upgrade():
-    with gate("orders/ready", lock=["old_orders"], recheck=["quiet"], insist=["quiet", "signed"], revision=revision):
+    with gate("orders/ready", lock=["old_orders"], recheck=["quiet"], must_pass=["quiet", "signed"], revision=revision):
         op.execute("DROP TABLE old_orders")
 def downgrade():
     op.execute("CREATE TABLE old_orders (id int PRIMARY KEY, written_at timestamp)")
@@ -68,7 +68,7 @@ def app(pg: Database, tmp_path: Path) -> "App":
 
 
 class App:
-    """An application that has never heard of our chain."""
+    """An application that has never heard of our migrations."""
 
     def __init__(self, root: Path, database: Database) -> None:
         self.root = root
@@ -217,7 +217,7 @@ def write_lock(app: App, lock: str) -> None:
     (app.root / "alembic" / "versions" / "b2.py").write_text(SECOND.replace('["old_orders"]', lock))
 
 
-def test_a_gate_that_is_not_told_its_revision_says_how_to_tell_it(app: App) -> None:
+def test_a_gate_without_its_revision_says_how_to_name_it(app: App) -> None:
     at_a1_with_rows(app)
     revision = app.root / "alembic" / "versions" / "b2.py"
     revision.write_text(SECOND.replace(", revision=revision", ""))
@@ -241,7 +241,7 @@ def test_force_goes_through_with_a_reason(app: App) -> None:
 @pytest.mark.parametrize(
     ("blocks", "front", "said"),
     [
-        ([block(QUIET, check="quiet", require="recent = 0")], FRONT, "insists on signed"),
+        ([block(QUIET, check="quiet", require="recent = 0")], FRONT, "requires signed"),
         ([], '  ready: {from: "a1", until: "b2", opens: ["zz"]}\n', "opens zz, not b2"),
     ],
 )

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from pipestate.ddl import Index, create_index
 from pipestate.migration.failure import MigrationError
-from support.alembic_runs import Chain, psql
+from support.alembic_runs import Migrations, psql
 from support.revision_context import revision
 from support.servers import Database
 from support.verdicts import not_passed, shipped, verdicts
@@ -20,7 +20,7 @@ COUNTERS = [f"{stage}_{what}" for stage in STAGES for what in ("total", "complet
 
 
 class Said(logging.Handler):
-    """What is logged; the env.py of the chain takes the handlers of the root logger away."""
+    """What is logged; the env.py of the migrations takes the handlers of the root logger away."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,15 +38,15 @@ def said() -> Iterator[list[str]]:
     logging.getLogger("pipestate").removeHandler(handler)
 
 
-def make_invalid(chain: Chain, name: str, definition: str) -> None:
+def make_invalid(migrations: Migrations, name: str, definition: str) -> None:
     """What an interrupted CREATE INDEX CONCURRENTLY leaves behind."""
-    chain.database.run(
+    migrations.database.run(
         definition,
         f"UPDATE pg_index SET indisvalid = false, indisready = false WHERE indexrelid = '{name}'::regclass",
     )
 
 
-def test_an_invalid_index_of_the_right_name_is_rebuilt(pg_0002: Chain) -> None:
+def test_an_invalid_index_of_the_right_name_is_rebuilt(pg_0002: Migrations) -> None:
     pg_0002.database.run("ALTER TABLE sites ADD COLUMN updated_at timestamptz")
     make_invalid(pg_0002, "idx_sites_updated_at", "CREATE INDEX idx_sites_updated_at ON sites (updated_at)")
     pg_0002.upgrade("0003")
@@ -54,10 +54,10 @@ def test_an_invalid_index_of_the_right_name_is_rebuilt(pg_0002: Chain) -> None:
     assert pg_0002.database.value(valid) is True
 
 
-def own_table(chain: Chain, *statements: str) -> None:
+def own_table(migrations: Migrations, *statements: str) -> None:
     """The application's own `content_item_pipeline_state`, with two rows."""
-    key = "INTEGER" if chain.database.is_sqlite else "SERIAL"
-    chain.database.run(
+    key = "INTEGER" if migrations.database.is_sqlite else "SERIAL"
+    migrations.database.run(
         f"CREATE TABLE content_item_pipeline_state (id {key} PRIMARY KEY, content_item_id INTEGER NOT NULL, "
         "pipeline VARCHAR NOT NULL, status VARCHAR NOT NULL)",
         "INSERT INTO content_item_pipeline_state (content_item_id, pipeline, status) "
@@ -66,13 +66,13 @@ def own_table(chain: Chain, *statements: str) -> None:
     )
 
 
-def definition(chain: Chain, name: str) -> str:
+def definition(migrations: Migrations, name: str) -> str:
     query = (
         f"SELECT sql FROM sqlite_master WHERE name = '{name}'"
-        if chain.database.is_sqlite
+        if migrations.database.is_sqlite
         else f"SELECT pg_get_indexdef('{name}'::regclass)"
     )
-    return str(chain.database.value(query))
+    return str(migrations.database.value(query))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def definition(chain: Chain, name: str) -> str:
     ],
 )
 def test_an_index_of_the_right_name_with_another_definition_is_rebuilt_and_said(
-    legacy_0003: Chain, other: str, said: list[str]
+    legacy_0003: Migrations, other: str, said: list[str]
 ) -> None:
     own_table(legacy_0003, other)
     rows = "SELECT * FROM content_item_pipeline_state ORDER BY id"
@@ -102,7 +102,7 @@ def test_an_index_of_the_right_name_with_another_definition_is_rebuilt_and_said(
 
 
 def own_counters(database: Database) -> None:
-    """The head of the application's own chain: all counters, and an index whose predicate its models do not have."""
+    """The head of the application's own migrations: all counters, and an index whose predicate its models do not have."""
     time = "TIMESTAMP" if database.is_sqlite else "TIMESTAMP WITH TIME ZONE"
     columns = {
         "current_stage": "VARCHAR",
@@ -122,16 +122,16 @@ def own_counters(database: Database) -> None:
 
 
 def test_the_index_of_a_real_application_gets_its_predicate_and_it_is_said(
-    legacy_chain: Chain, said: list[str]
+    legacy_migrations: Migrations, said: list[str]
 ) -> None:
-    own_counters(legacy_chain.database)
-    legacy_chain.upgrade("0005")
+    own_counters(legacy_migrations.database)
+    legacy_migrations.upgrade("0005")
     (line,) = [line for line in said if "was another one" in line]
     assert line.startswith("index idx_sites_coordinator_enqueued was another one (CREATE INDEX")
     assert "rebuilt as CREATE INDEX idx_sites_coordinator_enqueued" in line
-    assert "WHERE" in definition(legacy_chain, "idx_sites_coordinator_enqueued")
-    assert legacy_chain.database.value("SELECT sum(ocr_total) FROM sites") == 2100
-    assert not_passed(verdicts(legacy_chain.database, shipped("sites-consolidation"), "expand")) == {}
+    assert "WHERE" in definition(legacy_migrations, "idx_sites_coordinator_enqueued")
+    assert legacy_migrations.database.value("SELECT sum(ocr_total) FROM sites") == 2100
+    assert not_passed(verdicts(legacy_migrations.database, shipped("sites-consolidation"), "expand")) == {}
 
 
 @pytest.mark.parametrize(
@@ -141,14 +141,16 @@ def test_the_index_of_a_real_application_gets_its_predicate_and_it_is_said(
         ("CREATE TABLE uix_cips_content_item_pipeline (id int)", "is no index of|already a table named"),
     ],
 )
-def test_a_name_that_belongs_to_somebody_else_is_refused(legacy_0003: Chain, other: str, said: str) -> None:
+def test_a_name_that_belongs_to_somebody_else_is_refused(
+    legacy_0003: Migrations, other: str, said: str
+) -> None:
     own_table(legacy_0003, other)
     with pytest.raises(MigrationError, match=said):
         legacy_0003.upgrade("0004")
     assert legacy_0003.revision() == "0003"
 
 
-def test_an_index_of_a_constraint_is_not_replaced(pg_0003: Chain) -> None:
+def test_an_index_of_a_constraint_is_not_replaced(pg_0003: Migrations) -> None:
     own_table(
         pg_0003,
         f"ALTER TABLE content_item_pipeline_state ADD CONSTRAINT {NAME} UNIQUE (pipeline, content_item_id)",
@@ -158,7 +160,7 @@ def test_an_index_of_a_constraint_is_not_replaced(pg_0003: Chain) -> None:
     assert pg_0003.revision() == "0003"
 
 
-def test_duplicates_leave_the_old_index_standing_until_they_are_gone(legacy_0003: Chain) -> None:
+def test_duplicates_leave_the_old_index_standing_until_they_are_gone(legacy_0003: Migrations) -> None:
     database = legacy_0003.database
     old = f"CREATE INDEX {NAME} ON content_item_pipeline_state (content_item_id, pipeline)"
     own_table(legacy_0003, old, "UPDATE content_item_pipeline_state SET content_item_id = 1")
@@ -175,7 +177,7 @@ def test_duplicates_leave_the_old_index_standing_until_they_are_gone(legacy_0003
 
 
 @pytest.mark.parametrize("killed_at", ["DROP INDEX", "half built", "built"])
-def test_a_rebuild_that_was_killed_is_finished_by_a_rerun(pg_0003: Chain, killed_at: str) -> None:
+def test_a_rebuild_that_was_killed_is_finished_by_a_rerun(pg_0003: Migrations, killed_at: str) -> None:
     """What a kill leaves: a spare index that is valid and not yet in its place, or INVALID, or one too many."""
     database, spare = pg_0003.database, f"pipestate_new_{NAME}"
     new = f"CREATE UNIQUE INDEX {spare} ON content_item_pipeline_state (content_item_id, pipeline)"
@@ -192,7 +194,7 @@ def test_a_rebuild_that_was_killed_is_finished_by_a_rerun(pg_0003: Chain, killed
     assert database.value("SELECT count(*) FROM pg_index WHERE NOT indisvalid") == 0
 
 
-def test_a_script_rebuilds_it_too(pg_0003: Chain) -> None:
+def test_a_script_rebuilds_it_too(pg_0003: Migrations) -> None:
     own_table(pg_0003, f"CREATE INDEX {NAME} ON content_item_pipeline_state (pipeline)")
     done = psql(pg_0003.database, pg_0003.script("upgrade", "0003:0004"))
     assert done.returncode == 0, done.stderr
@@ -209,14 +211,14 @@ READ_BY_CHECKS = {
 }
 
 
-def read_by_checks(chain: Chain) -> set[str]:
-    found = chain.database.rows("SELECT indexrelid::regclass::text FROM pg_index WHERE indisvalid")
+def read_by_checks(migrations: Migrations) -> set[str]:
+    found = migrations.database.rows("SELECT indexrelid::regclass::text FROM pg_index WHERE indisvalid")
     return {str(name) for (name,) in found} & READ_BY_CHECKS
 
 
 @pytest.mark.parametrize("kind", ["varchar(20)", "text", "stage"])
 def test_what_checks_read_is_indexed_once_whatever_type_a_stage_has(
-    pg_0002: Chain, said: list[str], kind: str
+    pg_0002: Migrations, said: list[str], kind: str
 ) -> None:
     stages = "'fetch', 'ocr', 'compilation', 'extraction', 'deploy', 'completed'"
     pg_0002.database.run(
@@ -233,7 +235,7 @@ def test_what_checks_read_is_indexed_once_whatever_type_a_stage_has(
     assert read_by_checks(pg_0002) == set()
 
 
-def test_what_the_application_has_otherwise_is_not_indexed(pg_0002: Chain) -> None:
+def test_what_the_application_has_otherwise_is_not_indexed(pg_0002: Migrations) -> None:
     pg_0002.database.run(
         "ALTER TABLE sites DROP COLUMN last_deployed, DROP COLUMN status",
         "ALTER TABLE site_progress ALTER updated_at TYPE timestamp, ALTER started_at TYPE date",
@@ -243,7 +245,7 @@ def test_what_the_application_has_otherwise_is_not_indexed(pg_0002: Chain) -> No
     assert read_by_checks(pg_0002) == {"idx_sites_contradictions", "idx_site_progress_ocr"}
 
 
-def test_a_long_text_where_a_time_was_meant_can_still_be_written(pg_legacy: Chain) -> None:
+def test_a_long_text_where_a_time_was_meant_can_still_be_written(pg_legacy: Migrations) -> None:
     """A btree takes no more than 2,704 bytes of a row: an index of whole texts would refuse the application's write."""
     long = "SELECT string_agg(md5(n::text), '') FROM generate_series(1, 1000) n"
     pg_legacy.database.run(f"UPDATE sites SET last_extracted = ({long}) WHERE subdomain < 'site010'")
@@ -252,7 +254,7 @@ def test_a_long_text_where_a_time_was_meant_can_still_be_written(pg_legacy: Chai
     pg_legacy.database.run(f"UPDATE sites SET last_updated = ({long})")
 
 
-def test_a_table_that_is_gone_needs_no_index(pg_0002: Chain) -> None:
+def test_a_table_that_is_gone_needs_no_index(pg_0002: Migrations) -> None:
     pg_0002.database.run("DROP TABLE site_progress")
     pg_0002.upgrade("0003")
     assert read_by_checks(pg_0002) == {
@@ -262,7 +264,7 @@ def test_a_table_that_is_gone_needs_no_index(pg_0002: Chain) -> None:
     }
 
 
-def test_the_old_accounts_indexes_go_with_it_and_come_back(pg_expanded: Chain) -> None:
+def test_the_old_accounts_indexes_go_with_it_and_come_back(pg_expanded: Migrations) -> None:
     pg_expanded.contract()
     assert read_by_checks(pg_expanded) == {"idx_sites_contradictions"}
     pg_expanded.downgrade("0005")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.legacy_database import archived_legacy, everything_legacy, fill_legacy
 from support.long_form import times
 from support.servers import Database, Postgres
@@ -20,17 +20,17 @@ FORCE = ("force=a drill has no week to wait",)
 
 def fill_contracted(database: Database) -> None:
     fill_legacy(database)
-    Chain(database).upgrade("head", *FORCE)
+    Migrations(database).upgrade("head", *FORCE)
 
 
-def killed_after(chain: Chain, direction: str, target: str, seconds: float) -> None:
+def killed_after(migrations: Migrations, direction: str, target: str, seconds: float) -> None:
     """Run it in a forked process and kill that; forked, so that the time goes into the migration."""
     child = os.fork()
     if child == 0:
         code = 1
         try:
             os.close(2)
-            getattr(chain, direction)(target, *FORCE)
+            getattr(migrations, direction)(target, *FORCE)
             code = 0
         finally:
             os._exit(code)
@@ -47,7 +47,7 @@ def full_runs(postgres: Postgres) -> tuple[dict[str, list[tuple[object, ...]]], 
     durations = {}
     for direction, target in (("upgrade", "head"), ("downgrade", "base")):
         start = time.monotonic()
-        getattr(Chain(database), direction)(target, *FORCE)
+        getattr(Migrations(database), direction)(target, *FORCE)
         durations[direction] = time.monotonic() - start
     postgres.drop(database)
     return before, durations
@@ -66,11 +66,11 @@ def test_a_killed_migration_is_finished_by_a_rerun(
     chooser = random.Random(f"{direction}{part}")
     for _ in range(INSTANTS // 3):
         database = postgres.copy_of(direction, fill_legacy if direction == "upgrade" else fill_contracted)
-        chain = Chain(database)
+        migrations = Migrations(database)
         target = "head" if direction == "upgrade" else "base"
-        killed_after(chain, direction, target, chooser.uniform(0, durations[direction] * 1.1))
-        getattr(chain, direction)(target, *FORCE)
-        assert chain.revision() == ("0007" if target == "head" else None)
+        killed_after(migrations, direction, target, chooser.uniform(0, durations[direction] * 1.1))
+        getattr(migrations, direction)(target, *FORCE)
+        assert migrations.revision() == ("0007" if target == "head" else None)
         now = archived_legacy(database) if target == "head" else everything_legacy(database)
         assert now == before
         postgres.drop(database)
@@ -78,11 +78,11 @@ def test_a_killed_migration_is_finished_by_a_rerun(
 
 def test_a_migration_killed_on_sqlite_is_rolled_back_and_finished(sqlite_database: Database) -> None:
     fill_legacy(sqlite_database)
-    chain = Chain(sqlite_database)
+    migrations = Migrations(sqlite_database)
     before = everything_legacy(sqlite_database)
     for seconds in (0.05, 0.2, 0.4, 0.6):
-        killed_after(chain, "upgrade", "head", seconds)
-    chain.upgrade("head", *FORCE)
-    chain.check()
-    chain.downgrade("base")
+        killed_after(migrations, "upgrade", "head", seconds)
+    migrations.upgrade("head", *FORCE)
+    migrations.check()
+    migrations.downgrade("base")
     assert everything_legacy(sqlite_database) == before

@@ -15,7 +15,7 @@ from attacks.psql import statements
 from attacks.sessions import sessions, wait_until
 from integration.migration.test_odd_schemas import difference, everything, schema
 from integration.migration.test_soft_drop import HANGING
-from support.alembic_runs import Chain, psql
+from support.alembic_runs import Migrations, psql
 from support.contract_project import lay_out
 from support.legacy_database import fill_legacy
 from support.long_form import times
@@ -56,15 +56,17 @@ def small(postgres: Postgres, root: Path) -> Scripts:
 def shipped(postgres: Postgres, root: Path) -> Scripts:
     del root
     database = postgres.copy_of("at 0006, ready for scripts", _fill_0006)
-    chain = Chain(database)
-    return Scripts(database, chain.script("upgrade", "0006:0007"), chain.script("downgrade", "0007:0006"))
+    migrations = Migrations(database)
+    return Scripts(
+        database, migrations.script("upgrade", "0006:0007"), migrations.script("downgrade", "0007:0006")
+    )
 
 
 def _fill_0006(database: Database) -> None:
     fill_legacy(database)
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     make_ready(database)
-    Chain(database).upgrade("0006")
+    Migrations(database).upgrade("0006")
 
 
 @contextmanager

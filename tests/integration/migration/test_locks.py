@@ -24,7 +24,7 @@ from pipestate.database.interrupt import listen
 from pipestate.ddl import lock_tables
 from pipestate.migration.failure import MigrationError, translate_errors
 from pipestate.migration.postgresql import session as waiting
-from support.alembic_runs import ROOT, Chain, config_for
+from support.alembic_runs import ROOT, Migrations, config_for
 from support.driver_connections import connected
 from support.programs import run_at_once
 from support.servers import ADVISORY_LOCKS_HERE, Database, memory
@@ -32,11 +32,11 @@ from support.standby import restart
 
 
 def in_a_revision(connection: sa.Connection) -> AbstractContextManager[Operations]:
-    """Helpers outside the chain, as another project's revision would call them."""
+    """Helpers outside the migrations, as another project's revision would call them."""
     return Operations.context(MigrationContext.configure(connection, opts={"version_table": "app_version"}))
 
 
-def test_a_lock_that_is_not_to_be_had_names_the_pid_and_the_query(pg_legacy: Chain) -> None:
+def test_a_lock_that_is_not_to_be_had_names_the_pid_and_the_query(pg_legacy: Migrations) -> None:
     database = pg_legacy.database
     with database.begin() as holder, database.begin() as waiter:
         pid = holder.exec_driver_sql("SELECT pg_backend_pid()").scalar()
@@ -87,12 +87,12 @@ def test_a_prepared_transaction_that_holds_it_is_named() -> None:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wait is told of after a moment, and not after seconds."""
+    """A wait is reported after a moment, and not after seconds."""
     monkeypatch.setattr(waiting, "TELL_AFTER_S", 4.0)
 
 
 def wait_in_vain(database: Database, waiter: sa.Connection) -> int:
-    """Ask for a lock that a report holds; return the pid of the report."""
+    """Request a lock that a report holds; return the pid of the report."""
     with database.begin() as holder:
         pid: int = holder.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
         holder.exec_driver_sql("SELECT count(*) /* the long report */ FROM sites")
@@ -103,8 +103,8 @@ def wait_in_vain(database: Database, waiter: sa.Connection) -> int:
 
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("driver", ["psycopg2", "psycopg", "psycopg_async", "asyncpg"])
-def test_a_wait_for_a_lock_is_told_of_once_with_who_holds_it(
-    driver: str, pg_legacy: Chain, capfd: pytest.CaptureFixture[str]
+def test_a_wait_for_a_lock_is_reported_once_with_who_holds_it(
+    driver: str, pg_legacy: Migrations, capfd: pytest.CaptureFixture[str]
 ) -> None:
     database = pg_legacy.database
     listen()
@@ -112,14 +112,14 @@ def test_a_wait_for_a_lock_is_told_of_once_with_who_holds_it(
         pid = connected(database, f"postgresql+{driver}", lambda waiter: wait_in_vain(database, waiter))
     finally:
         psycopg2.extensions.set_wait_callback(None)
-    (told,) = [line for line in capfd.readouterr().err.splitlines() if "still waiting" in line]
-    assert told.startswith(f"still waiting for a lock on sites: pid {pid} ")
-    assert "the long report" in told
+    (reported,) = [line for line in capfd.readouterr().err.splitlines() if "still waiting" in line]
+    assert reported.startswith(f"still waiting for a lock on sites: pid {pid} ")
+    assert "the long report" in reported
 
 
 @pytest.mark.usefixtures("soon")
 def test_a_driver_that_hears_of_it_too_late_still_says_that_it_waits(
-    pg_legacy: Chain, capfd: pytest.CaptureFixture[str]
+    pg_legacy: Migrations, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pg_legacy.database.begin() as waiter:
         wait_in_vain(pg_legacy.database, waiter)
@@ -129,14 +129,18 @@ def test_a_driver_that_hears_of_it_too_late_still_says_that_it_waits(
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_lock_that_is_free_is_not_told_of(pg_legacy: Chain, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_lock_that_is_free_is_not_reported(
+    pg_legacy: Migrations, capfd: pytest.CaptureFixture[str]
+) -> None:
     with pg_legacy.database.begin() as connection, in_a_revision(connection):
         lock_tables("sites")
-        time.sleep(1.0)  # longer than the pause before it is told
+        time.sleep(1.0)  # longer than the pause before it is reported
     assert capfd.readouterr().err == ""
 
 
-def test_the_error_of_the_chain_is_one_sentence(pg_legacy: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_the_migrations_is_one_sentence(
+    pg_legacy: Migrations, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from pipestate.migration.postgresql import session as locks
     from pipestate.migration.postgresql import tables
 
@@ -152,7 +156,7 @@ def test_the_error_of_the_chain_is_one_sentence(pg_legacy: Chain, monkeypatch: p
 
 
 @pytest.mark.scene
-def test_writers_pass_while_the_migration_waits_for_a_reader(pg_legacy: Chain) -> None:
+def test_writers_pass_while_the_migration_waits_for_a_reader(pg_legacy: Migrations) -> None:
     """Behind a lock request without a timeout, every writer would wait until the reader is done."""
     pg_legacy.upgrade("0002")
     database = pg_legacy.database
@@ -182,7 +186,7 @@ def test_writers_pass_while_the_migration_waits_for_a_reader(pg_legacy: Chain) -
     assert longest < 1.5, f"a writer waited {longest:.2f} s behind the migration's lock request"
 
 
-def test_all_tables_are_locked_or_none(pg_legacy: Chain) -> None:
+def test_all_tables_are_locked_or_none(pg_legacy: Migrations) -> None:
     database = pg_legacy.database
     with database.begin() as holder, database.begin() as waiter:
         holder.exec_driver_sql("LOCK TABLE site_progress IN ACCESS EXCLUSIVE MODE")
@@ -193,27 +197,27 @@ def test_all_tables_are_locked_or_none(pg_legacy: Chain) -> None:
         assert holder.exec_driver_sql(held).scalar() == 0
 
 
-def test_twelve_upgrades_at_once_all_exit_zero(pg_chain: Chain) -> None:
-    ends = upgrade_at_once(pg_chain, 12)
+def test_twelve_upgrades_at_once_all_exit_zero(pg_migrations: Migrations) -> None:
+    ends = upgrade_at_once(pg_migrations, 12)
     assert [end.returncode for end in ends] == [0] * 12, ends
     worked = [end for end in ends if "Running upgrade" in end.stderr]
     assert len(worked) == 1, "more than one of them did something"
-    assert pg_chain.revision() == "0007"
+    assert pg_migrations.revision() == "0007"
 
 
-def upgrade_at_once(chain: Chain, number: int) -> "list[subprocess.CompletedProcess[str]]":
+def upgrade_at_once(migrations: Migrations, number: int) -> "list[subprocess.CompletedProcess[str]]":
     """Run `alembic upgrade head` in that many processes, all of them at the same time."""
-    argv = ["alembic", "-x", f"url={chain.database.text}", "upgrade", "head"]
+    argv = ["alembic", "-x", f"url={migrations.database.text}", "upgrade", "head"]
     return run_at_once([argv] * number, cwd=ROOT, environment=os.environ)
 
 
 def test_six_upgrades_at_once_on_sqlite(sqlite_database: Database) -> None:
-    ends = upgrade_at_once(Chain(sqlite_database), 6)
+    ends = upgrade_at_once(Migrations(sqlite_database), 6)
     assert [end.returncode for end in ends] == [0] * 6, ends
-    assert Chain(sqlite_database).revision() == "0007"
+    assert Migrations(sqlite_database).revision() == "0007"
 
 
-def test_on_sqlite_patience_begins_before_the_first_look(sqlite_database: Database) -> None:
+def test_on_sqlite_patience_begins_before_the_first_read(sqlite_database: Database) -> None:
     """The driver's own patience, here a tenth of a second, is over long before the other migration."""
     path = str(sqlite_database.url.database)
     other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -223,7 +227,7 @@ def test_on_sqlite_patience_begins_before_the_first_look(sqlite_database: Databa
     command.upgrade(config_for(f"sqlite:///{path}?timeout=0.1"), "0001")
     release.join()
     other.close()
-    assert Chain(sqlite_database).revision() == "0001"
+    assert Migrations(sqlite_database).revision() == "0001"
 
 
 def lose_connection(connection: sa.Connection) -> None:
@@ -242,15 +246,15 @@ def test_a_connection_that_is_lost_is_one_sentence_whoever_tidies_up_on_it(
             lose_connection(connection)
 
 
-def test_current_and_history_do_not_queue(pg_chain: Chain) -> None:
-    pg_chain.upgrade("0002")
-    with pg_chain.database.engine.connect() as other:
+def test_current_and_history_do_not_queue(pg_migrations: Migrations) -> None:
+    pg_migrations.upgrade("0002")
+    with pg_migrations.database.engine.connect() as other:
         other.exec_driver_sql("SELECT pg_advisory_lock(1885958245, 1937006964)")
-        assert "0002" in pg_chain.cli("current").stdout
-        assert "0001 -> 0002" in pg_chain.cli("history", "-i").stdout
+        assert "0002" in pg_migrations.cli("current").stdout
+        assert "0001 -> 0002" in pg_migrations.cli("history", "-i").stdout
 
 
-def test_a_lost_migration_lock_is_noticed(pg_chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_migration_lock_is_noticed(pg_migrations: Migrations, monkeypatch: pytest.MonkeyPatch) -> None:
     """What PgBouncer in transaction mode does: the next transaction is another server session."""
     from pipestate.migration import environment
     from pipestate.migration.guard import assert_lock
@@ -262,17 +266,17 @@ def test_a_lost_migration_lock_is_noticed(pg_chain: Chain, monkeypatch: pytest.M
 
     monkeypatch.setattr(environment, "assert_lock", lose_the_lock)
     with pytest.raises(MigrationError, match="pooler in session mode"):
-        pg_chain.upgrade("head")
-    assert pg_chain.revision() is None
+        pg_migrations.upgrade("head")
+    assert pg_migrations.revision() is None
 
 
-def test_a_lent_connection_gets_its_settings_and_its_lock_back(pg_chain: Chain) -> None:
+def test_a_lent_connection_gets_its_settings_and_its_lock_back(pg_migrations: Migrations) -> None:
     from alembic import command
 
     from support.alembic_runs import config_for
 
-    config = config_for(pg_chain.database.text)
-    with pg_chain.database.engine.connect() as connection:
+    config = config_for(pg_migrations.database.text)
+    with pg_migrations.database.engine.connect() as connection:
         connection.exec_driver_sql("SET TimeZone = 'Asia/Tokyo'")
         connection.exec_driver_sql("SET lock_timeout = '7s'")
         connection.commit()
@@ -281,16 +285,16 @@ def test_a_lent_connection_gets_its_settings_and_its_lock_back(pg_chain: Chain) 
         assert connection.exec_driver_sql("SHOW TimeZone").scalar() == "Asia/Tokyo"
         assert connection.exec_driver_sql("SHOW lock_timeout").scalar() == "7s"
         assert connection.exec_driver_sql(ADVISORY_LOCKS_HERE).all() == []
-    assert pg_chain.revision() == "0007"
+    assert pg_migrations.revision() == "0007"
 
 
-def test_a_lent_connection_inside_a_transaction_is_refused(chain: Chain) -> None:
+def test_a_lent_connection_inside_a_transaction_is_refused(migrations: Migrations) -> None:
     from alembic import command
 
     from support.alembic_runs import config_for
 
-    config = config_for(chain.database.text)
-    with chain.database.engine.connect() as connection:
+    config = config_for(migrations.database.text)
+    with migrations.database.engine.connect() as connection:
         connection.begin()
         config.attributes["connection"] = connection
         with pytest.raises(MigrationError, match="inside a transaction"):

@@ -1,4 +1,4 @@
-"""Type changes that lose parts of values without an error, as online runs and scripts ask for them."""
+"""Type changes that lose parts of values without an error, as online runs and scripts make them."""
 
 import pytest
 from sqlalchemy import Connection
@@ -19,7 +19,7 @@ def read_type(connection: Connection, name: str) -> tuple[int, int]:
     return number, modifier
 
 
-def ask(database: Database, old: str, new: str, *, by_hand: bool) -> tuple[str, bool]:
+def change_type(database: Database, old: str, new: str, *, by_hand: bool) -> tuple[str, bool]:
     with database.begin() as connection:
         query = type_change(read_type(connection, old), read_type(connection, new), by_hand=by_hand)
         said, loses = connection.exec_driver_sql(query, execution_options={"no_parameters": True}).one()
@@ -59,7 +59,7 @@ def ask(database: Database, old: str, new: str, *, by_hand: bool) -> tuple[str, 
     ],
 )
 def test_a_change_loses(old: str, new: str, lost: bool, pg: Database) -> None:
-    assert ask(pg, old, new, by_hand=False)[1] is lost
+    assert change_type(pg, old, new, by_hand=False)[1] is lost
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_a_change_loses(old: str, new: str, lost: bool, pg: Database) -> None:
     ],
 )
 def test_a_cast_by_hand_cuts_text(old: str, new: str, lost: bool, pg: Database) -> None:
-    assert ask(pg, old, new, by_hand=True)[1] is lost
+    assert change_type(pg, old, new, by_hand=True)[1] is lost
 
 
 def test_the_change_is_named(pg: Database) -> None:
-    said, _ = ask(pg, "numeric(12, 4)", "timestamp(3)[]", by_hand=False)
+    said, _ = change_type(pg, "numeric(12, 4)", "timestamp(3)[]", by_hand=False)
     assert said == "numeric(12,4) becomes timestamp(3) without time zone"
 
 

@@ -8,10 +8,10 @@ from pipestate.gate import GateClosed
 from pipestate.migration import purge
 from pipestate.migration.failure import MigrationError
 from pipestate.project.find import Named, find_project
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.project.version_table import locator
 from pipestate.runbook.files import find_runbooks
-from support.alembic_runs import Chain, config_for, run_alembic
+from support.alembic_runs import Migrations, config_for, run_alembic
 from support.legacy_database import fill_legacy
 from support.runbook_samples import verify
 from support.servers import Database
@@ -45,9 +45,9 @@ def test_a_legacy_default_that_changes_with_time_does_not_keep_values_from_comin
         SITES.replace("last_updated varchar", f"last_updated varchar DEFAULT {now}"), SITE_PROGRESS, *ROWS
     )
     before = database.rows(VALUES)
-    chain = Chain(database)
-    chain.contract()
-    chain.downgrade("0005")
+    migrations = Migrations(database)
+    migrations.contract()
+    migrations.downgrade("0005")
     assert database.rows(VALUES) == before
     database.run("INSERT INTO sites (subdomain) VALUES ('c')")
     assert database.value("SELECT count(*) FROM sites WHERE subdomain = 'c' AND last_updated > '2026'") == 1
@@ -61,8 +61,8 @@ def test_rows_that_a_policy_hides_are_an_error_and_not_an_empty_table(pg: Databa
     )
     owned = Database(pg.url.set(username="hidden_owner", password="x"))
     owned.run(SITES, SITE_PROGRESS, *ROWS)
-    chain = Chain(owned)
-    chain.upgrade("0005")
+    migrations = Migrations(owned)
+    migrations.upgrade("0005")
     pg.run(
         "ALTER ROLE hidden_owner NOSUPERUSER",
         "ALTER TABLE sites ENABLE ROW LEVEL SECURITY",
@@ -71,10 +71,10 @@ def test_rows_that_a_policy_hides_are_an_error_and_not_an_empty_table(pg: Databa
     )
     try:
         with pytest.raises(MigrationError, match="row-level security"):
-            chain.contract()
+            migrations.contract()
         assert pg.value("SELECT count(status) FROM sites") == 2
         (report,) = [
-            verify(owned.url, [(book, phase)], locator(SHIPPED, read_chain(SHIPPED)))
+            verify(owned.url, [(book, phase)], locator(SHIPPED, read_migrations(SHIPPED)))
             for book in find_runbooks(["sites-consolidation"], SHIPPED.runbooks)
             for phase in book.phases
             if phase.name == "readiness"
@@ -100,7 +100,7 @@ def test_the_search_path_of_the_url_holds_for_pipestate_too(pg: Database) -> Non
 @pytest.mark.parametrize("what", ["closed", "current", "done"])
 def test_a_lent_connection_comes_back_as_it_was(pg: Database, what: str) -> None:
     pg.run(SITES, SITE_PROGRESS, *ROWS)
-    Chain(pg).upgrade("0005")
+    Migrations(pg).upgrade("0005")
     names = ["statement_timeout", "TimeZone", "lock_timeout", "row_security"]
     with pg.engine.connect() as connection:
         if int(str(pg.value("SHOW server_version_num"))) >= 140000:
@@ -127,9 +127,9 @@ def test_a_schema_whose_name_needs_quotes(pg: Database) -> None:
     pg.run('CREATE SCHEMA "My App"', f'ALTER DATABASE {pg.url.database} SET search_path = "My App"')
     pg.run(SITES, SITE_PROGRESS, *ROWS)
     before = pg.rows(VALUES), pg.rows(PROGRESS)
-    chain = Chain(pg)
-    chain.contract()
-    chain.downgrade("0005")
+    migrations = Migrations(pg)
+    migrations.contract()
+    migrations.downgrade("0005")
     assert (pg.rows(VALUES), pg.rows(PROGRESS)) == before
 
 
@@ -142,16 +142,16 @@ def test_job_results_whose_id_is_a_uuid_get_their_keys(pg: Database) -> None:
         "INSERT INTO job_results SELECT gen_random_uuid(), id, 'd', 'failed', now() "
         "FROM jobs, generate_series(1, 5000)",
     )
-    Chain(pg).upgrade("0005")
+    Migrations(pg).upgrade("0005")
     assert pg.value("SELECT count(DISTINCT idempotency_key) FROM job_results") == 5000
 
 
 def test_an_index_that_could_not_be_rebuilt_is_not_left_invalid(pg: Database) -> None:
     pg.run(SITES, SITE_PROGRESS, *ROWS, "CREATE UNIQUE INDEX app_unique ON sites (last_updated)")
-    chain = Chain(pg)
-    chain.contract()
+    migrations = Migrations(pg)
+    migrations.contract()
     pg.run("UPDATE sites SET updated_at = '2050-01-01', current_stage = 'deploy'")
-    chain.downgrade("0006")
+    migrations.downgrade("0006")
     assert pg.value("SELECT to_regclass('app_unique')") is None
 
 
@@ -165,14 +165,14 @@ def test_types_of_the_applications_own_do_not_stand_in_the_way_back(pg: Database
         SITE_PROGRESS.replace("current_stage varchar", "current_stage stage"),
         *ROWS,
     )
-    chain = Chain(pg)
-    chain.upgrade("0005")
-    chain.upgrade("head", "force=last_deployed is no text here")
+    migrations = Migrations(pg)
+    migrations.upgrade("0005")
+    migrations.upgrade("head", "force=last_deployed is no text here")
     pg.run(
         "UPDATE sites SET current_stage = 'deploy', deploy_total = 5, updated_at = now() WHERE subdomain = 'b'",
         "INSERT INTO sites (subdomain, current_stage, updated_at) VALUES ('c', 'extraction', now())",
     )
-    chain.downgrade("0005")
+    migrations.downgrade("0005")
     assert pg.rows("SELECT subdomain, status::text FROM sites ORDER BY 1") == [
         ("a", "deployed"),
         ("b", "needs_deploy"),
@@ -189,13 +189,13 @@ def test_columns_of_site_progress_that_must_have_a_value_do_not_stop_the_way_bac
         ROWS[0],
         "INSERT INTO site_progress VALUES ('a', 'completed', 1, 1, NULL, NULL, 'w1'), ('b', 'ocr', 7, 3, NULL, NULL, 'w2')",
     )
-    chain = Chain(database)
-    chain.contract()
+    migrations = Migrations(database)
+    migrations.contract()
     database.run(
         "UPDATE sites SET current_stage = 'deploy', deploy_total = 5, updated_at = '2050-01-01 00:00:00' WHERE subdomain = 'b'",
         "INSERT INTO sites (subdomain, current_stage) VALUES ('c', 'ocr')",
     )
-    chain.downgrade("0005")
+    migrations.downgrade("0005")
     assert database.rows(
         "SELECT subdomain, current_stage, stage_total, worker FROM site_progress ORDER BY 1"
     ) == [
@@ -206,38 +206,38 @@ def test_columns_of_site_progress_that_must_have_a_value_do_not_stop_the_way_bac
 
 def test_forced_back_after_a_purge_the_columns_are_there_and_empty(database: Database) -> None:
     database.run(SITES, SITE_PROGRESS, *ROWS)
-    chain = Chain(database)
-    chain.contract()
+    migrations = Migrations(database)
+    migrations.contract()
     with database.begin() as connection:
         purge.drop(connection, purge.find(connection), revision="0007")
     with pytest.raises(MigrationError, match=r"status, .*sites"):
-        chain.downgrade("0005")
-    chain.downgrade("0005", "force=there is no other way")
+        migrations.downgrade("0005")
+    migrations.downgrade("0005", "force=there is no other way")
     assert database.rows("SELECT subdomain FROM sites ORDER BY 1") == [("a",), ("b",)]
     assert database.rows(PROGRESS) == []
 
 
 def test_forced_back_where_the_whole_archive_is_gone(pg: Database) -> None:
     pg.run(SITES, SITE_PROGRESS, *ROWS)
-    chain = Chain(pg)
-    chain.contract("0006")
+    migrations = Migrations(pg)
+    migrations.contract("0006")
     pg.run("DROP SCHEMA pipestate_archive CASCADE")
-    chain.downgrade("0005", "force=it was dropped by hand")
+    migrations.downgrade("0005", "force=it was dropped by hand")
     assert pg.rows(PROGRESS) == []
 
 
 def test_a_trigger_that_sets_updated_at_does_not_make_every_site_look_changed(pg: Database) -> None:
     pg.run(SITES, SITE_PROGRESS, *ROWS)
-    chain = Chain(pg)
-    chain.upgrade("0005")
+    migrations = Migrations(pg)
+    migrations.upgrade("0005")
     pg.run(
         "UPDATE sites SET current_stage = 'completed', updated_at = '2025-02-01'",
         "CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.updated_at = now(); RETURN NEW; END'",
         "CREATE TRIGGER touch BEFORE UPDATE ON sites FOR EACH ROW EXECUTE FUNCTION touch()",
     )
     before = pg.rows(VALUES), pg.rows("SELECT * FROM site_progress ORDER BY 1")
-    chain.contract()
-    chain.downgrade("0005")
+    migrations.contract()
+    migrations.downgrade("0005")
     assert (pg.rows(VALUES), pg.rows("SELECT * FROM site_progress ORDER BY 1")) == before
     assert pg.value("SELECT count(*) FROM sites WHERE updated_at = '2025-02-01'") == 2
 
@@ -264,9 +264,9 @@ def test_what_a_legacy_column_had_besides_values_comes_back(pg: Database) -> Non
         "WHERE attrelid = 'sites'::regclass AND attname IN ('status', 'last_updated') ORDER BY 1"
     )
     before = pg.rows(query)
-    chain = Chain(pg)
-    chain.contract()
-    chain.downgrade("0005")
+    migrations = Migrations(pg)
+    migrations.contract()
+    migrations.downgrade("0005")
     assert pg.rows(query) == before
 
 
@@ -277,9 +277,9 @@ def test_a_computed_legacy_column_is_hidden_and_restored(pg: Database) -> None:
         *ROWS,
     )
     before = pg.rows("SELECT subdomain, last_extracted FROM sites ORDER BY 1")
-    chain = Chain(pg)
-    chain.contract()
-    chain.downgrade("0005")
+    migrations = Migrations(pg)
+    migrations.contract()
+    migrations.downgrade("0005")
     assert pg.rows("SELECT subdomain, last_extracted FROM sites ORDER BY 1") == before
 
 
@@ -288,7 +288,7 @@ def test_rows_without_a_key_are_refused_at_the_start(pg: Database) -> None:
         SITES.replace("varchar PRIMARY KEY", "varchar UNIQUE"), "INSERT INTO sites (name) VALUES ('nameless')"
     )
     with pytest.raises(MigrationError, match="sites has rows without a subdomain"):
-        Chain(pg).upgrade("0005")
+        Migrations(pg).upgrade("0005")
 
 
 @pytest.mark.parametrize(
@@ -306,8 +306,8 @@ def test_an_index_that_names_a_legacy_column_goes_and_comes_back_on_sqlite(
     fill_legacy(sqlite_database, sites=20)
     sqlite_database.run(index)
     query = "SELECT lower(sql) FROM sqlite_master WHERE type = 'index' AND name = 'e'"
-    chain = Chain(sqlite_database)
-    chain.contract()
+    migrations = Migrations(sqlite_database)
+    migrations.contract()
     assert sqlite_database.rows(query) == []
-    chain.downgrade("-2")
+    migrations.downgrade("-2")
     assert sqlite_database.value(query) == index.lower()

@@ -10,7 +10,7 @@ import pytest
 from alembic import command
 
 from pipestate.migration.failure import MigrationError
-from support.alembic_runs import Chain, dump, psql
+from support.alembic_runs import Migrations, dump, psql
 from support.legacy_database import everything_legacy, fill_legacy
 from support.readiness_records import make_ready
 from support.servers import Database, Postgres
@@ -23,27 +23,29 @@ STEPS = list(pairwise(REVISIONS))
 
 
 @pytest.fixture
-def twins(postgres: Postgres) -> Iterator[tuple[Chain, Chain]]:
+def online_and_offline(postgres: Postgres) -> Iterator[tuple[Migrations, Migrations]]:
     """Two copies of the old world: one for Alembic, one for psql."""
     online, offline = (postgres.copy_of("legacy", fill_legacy) for _ in range(2))
-    yield Chain(online), Chain(offline)
+    yield Migrations(online), Migrations(offline)
     postgres.drop(online)
     postgres.drop(offline)
 
 
-def run(chain: Chain, script: str) -> None:
-    done = psql(chain.database, script)
+def run(migrations: Migrations, script: str) -> None:
+    done = psql(migrations.database, script)
     assert done.returncode == 0, done.stderr
     assert "ERROR" not in done.stderr, done.stderr
 
 
 @pytest.mark.scene
-def test_every_revision_up_and_down_gives_the_same_schema_as_online(twins: tuple[Chain, Chain]) -> None:
-    online, offline = twins
+def test_every_revision_up_and_down_gives_the_same_schema_as_online(
+    online_and_offline: tuple[Migrations, Migrations],
+) -> None:
+    online, offline = online_and_offline
     for start, end in STEPS:
         if end == "0006":
-            for chain in twins:
-                make_ready(chain.database)
+            for migrations in online_and_offline:
+                make_ready(migrations.database)
         online.upgrade(end)
         run(offline, offline.script("upgrade", f"{start}:{end}"))
         assert dump(offline.database) == dump(online.database), f"upgrade {start}:{end}"
@@ -54,8 +56,10 @@ def test_every_revision_up_and_down_gives_the_same_schema_as_online(twins: tuple
 
 
 @pytest.mark.scene
-def test_the_whole_way_in_one_script_keeps_every_row(twins: tuple[Chain, Chain]) -> None:
-    online, offline = twins
+def test_the_whole_way_in_one_script_keeps_every_row(
+    online_and_offline: tuple[Migrations, Migrations],
+) -> None:
+    online, offline = online_and_offline
     before = everything_legacy(offline.database)
     online.upgrade("head", FORCE)
     run(offline, offline.script("upgrade", "base:head", FORCE))
@@ -69,7 +73,7 @@ def test_the_whole_way_in_one_script_keeps_every_row(twins: tuple[Chain, Chain])
     assert offline.revision() == "0007", "the version table of an earlier run was in the way"
 
 
-def test_a_script_needs_no_database(pg_chain: Chain) -> None:
+def test_a_script_needs_no_database(pg_migrations: Migrations) -> None:
     from support.alembic_runs import run_alembic
 
     done = run_alembic("upgrade", "0001:0002", "--sql")
@@ -79,7 +83,7 @@ def test_a_script_needs_no_database(pg_chain: Chain) -> None:
 
 
 @pytest.mark.parametrize("stop", ["on", "off"])
-def test_a_script_for_another_revision_does_nothing(pg_legacy: Chain, stop: str) -> None:
+def test_a_script_for_another_revision_does_nothing(pg_legacy: Migrations, stop: str) -> None:
     """0005:0006 run on a database at 0004 must not touch site_progress, even where psql goes on."""
     pg_legacy.upgrade("0004")
     before = dump(pg_legacy.database)
@@ -92,7 +96,7 @@ def test_a_script_for_another_revision_does_nothing(pg_legacy: Chain, stop: str)
 
 
 @pytest.mark.parametrize("stop", ["on", "off"])
-def test_a_closed_gate_leaves_the_table_standing(pg_expanded: Chain, stop: str) -> None:
+def test_a_closed_gate_leaves_the_table_standing(pg_expanded: Migrations, stop: str) -> None:
     """The guard that the original guide gave to `psql <` raised, and the DROP ran all the same."""
     make_ready(pg_expanded.database)
     pg_expanded.database.run("UPDATE site_progress SET updated_at = now()")
@@ -107,7 +111,7 @@ def test_a_closed_gate_leaves_the_table_standing(pg_expanded: Chain, stop: str) 
 
 
 @pytest.mark.parametrize("stop", ["on", "off"])
-def test_a_step_that_fails_in_the_middle_stamps_nothing(pg_legacy: Chain, stop: str) -> None:
+def test_a_step_that_fails_in_the_middle_stamps_nothing(pg_legacy: Migrations, stop: str) -> None:
     """An index build that fails outside a transaction must not be followed by the new version."""
     pg_legacy.upgrade("0003")
     pg_legacy.database.run(
@@ -126,7 +130,7 @@ def test_a_step_that_fails_in_the_middle_stamps_nothing(pg_legacy: Chain, stop: 
     pg_legacy.check()
 
 
-def test_a_script_and_a_migration_do_not_run_at_once(pg_legacy: Chain) -> None:
+def test_a_script_and_a_migration_do_not_run_at_once(pg_legacy: Migrations) -> None:
     pg_legacy.upgrade("0001")
     with pg_legacy.database.engine.connect() as other:
         other.exec_driver_sql("SELECT pg_advisory_lock(1885958245, 1937006964)")
@@ -137,13 +141,13 @@ def test_a_script_and_a_migration_do_not_run_at_once(pg_legacy: Chain) -> None:
     assert pg_legacy.revision() == "0001"
 
 
-def test_a_percent_sign_or_a_colon_in_the_sql_arrives_as_written(pg_legacy: Chain) -> None:
+def test_a_percent_sign_or_a_colon_in_the_sql_arrives_as_written(pg_legacy: Migrations) -> None:
     script = pg_legacy.script("downgrade", "0007:0006")
     assert "'YYYY-MM-DD\"T\"HH24:MI:SS'" in script.replace("''", "'")
     assert "LIKE '%no documents%'" in script.replace("''", "'")
 
 
-# --- SQLite, whose SQL cannot look before it acts --------------------------------------------------
+# --- SQLite, whose SQL cannot read before it acts --------------------------------------------------
 
 SQLITE_STEPS = [("upgrade", f"{a}:{b}") for a, b in STEPS] + [("downgrade", f"{b}:{a}") for a, b in STEPS]
 
@@ -152,14 +156,14 @@ SQLITE_STEPS = [("upgrade", f"{a}:{b}") for a, b in STEPS] + [("downgrade", f"{b
 def test_a_script_for_sqlite_is_right_or_refused_in_a_sentence(
     sqlite_database: Database, direction: str, revisions: str
 ) -> None:
-    """The one revision that needs no look is 0002, the ledger, on the way up."""
-    chain = Chain(sqlite_database)
-    done = chain.cli(direction, revisions, "--sql")
+    """The one revision that needs no reading is 0002, the ledger, on the way up."""
+    migrations = Migrations(sqlite_database)
+    done = migrations.cli(direction, revisions, "--sql")
     if (direction, revisions) == ("upgrade", "0001:0002"):
         assert done.returncode == 0, done.stderr
-        chain.upgrade("0001")
+        migrations.upgrade("0001")
         run_on_sqlite(sqlite_database, done.stdout)
-        chain.upgrade("0005")
+        migrations.upgrade("0005")
         assert sqlite_database.value("SELECT count(*) FROM pipestate_sign_off") == 0
         return
     assert done.returncode != 0

@@ -10,7 +10,7 @@ from application.runbooks.content_item_pipeline_state_cases import read_in_full
 from pipestate.ddl import Index, add_checks, add_columns, add_foreign_key, create_index
 from pipestate.migration.adoption import drop_constraint, drop_index, require_not_null, table_of
 from pipestate.migration.failure import MigrationError
-from support.alembic_runs import Chain, psql
+from support.alembic_runs import Migrations, psql
 from support.revision_context import revision
 from support.servers import Database
 from support.verdicts import checks_of, not_passed, shipped, verdict, verdicts
@@ -63,9 +63,9 @@ OWN_KEYS = (
 )
 
 
-def fill(chain: Chain, way: str) -> None:
-    chain.upgrade("0003")
-    chain.database.run(*WAYS[way], *ROWS)
+def fill(migrations: Migrations, way: str) -> None:
+    migrations.upgrade("0003")
+    migrations.database.run(*WAYS[way], *ROWS)
 
 
 def must_be_complete(database: Database) -> None:
@@ -76,7 +76,7 @@ def must_be_complete(database: Database) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_it_is_adopted_with_every_row_and_the_runbook_is_content(pg_legacy: Chain, way: str) -> None:
+def test_it_is_adopted_with_every_row_and_the_runbook_is_content(pg_legacy: Migrations, way: str) -> None:
     fill(pg_legacy, way)
     pg_legacy.upgrade("0005")
     must_be_complete(pg_legacy.database)
@@ -87,7 +87,7 @@ def test_it_is_adopted_with_every_row_and_the_runbook_is_content(pg_legacy: Chai
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_runbook_sees_an_orphan_that_came_past_the_key_of_one_partition(
-    pg_legacy: Chain, way: str
+    pg_legacy: Migrations, way: str
 ) -> None:
     fill(pg_legacy, way)
     pg_legacy.upgrade("0005")
@@ -100,7 +100,7 @@ def test_the_runbook_sees_an_orphan_that_came_past_the_key_of_one_partition(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_runbook_sees_that_its_partitions_are_read_in_full(pg_legacy: Chain, way: str) -> None:
+def test_the_runbook_sees_that_its_partitions_are_read_in_full(pg_legacy: Migrations, way: str) -> None:
     fill(pg_legacy, way)
     pg_legacy.upgrade("0005")
     read_in_full(pg_legacy.database)
@@ -108,7 +108,7 @@ def test_the_runbook_sees_that_its_partitions_are_read_in_full(pg_legacy: Chain,
     assert found.observed["read_in_full"] is True
 
 
-def test_the_foreign_key_cascades_and_a_new_partition_has_everything(pg_legacy: Chain) -> None:
+def test_the_foreign_key_cascades_and_a_new_partition_has_everything(pg_legacy: Migrations) -> None:
     fill(pg_legacy, "in two levels")
     pg_legacy.upgrade("0004")
     database = pg_legacy.database
@@ -121,7 +121,7 @@ def test_the_foreign_key_cascades_and_a_new_partition_has_everything(pg_legacy: 
     assert database.value("SELECT count(*) FROM pg_index WHERE indrelid = 'states_other'::regclass") == 7
 
 
-def test_a_downgrade_takes_only_what_was_added(pg_legacy: Chain) -> None:
+def test_a_downgrade_takes_only_what_was_added(pg_legacy: Migrations) -> None:
     fill(pg_legacy, "by hash")
     pg_legacy.upgrade("0004")
     pg_legacy.downgrade("0003")
@@ -132,7 +132,7 @@ def test_a_downgrade_takes_only_what_was_added(pg_legacy: Chain) -> None:
     must_be_complete(database)
 
 
-def test_what_a_kill_left_is_finished(pg_legacy: Chain) -> None:
+def test_what_a_kill_left_is_finished(pg_legacy: Migrations) -> None:
     """The table's index without its partitions', half of one partition's, and a key of one partition only."""
     fill(pg_legacy, "by hash")
     name = "idx_cips_error_code"
@@ -148,14 +148,14 @@ def test_what_a_kill_left_is_finished(pg_legacy: Chain) -> None:
     must_be_complete(pg_legacy.database)
 
 
-def test_the_shipped_script_stops_before_anything_changes(pg_legacy: Chain) -> None:
+def test_the_shipped_script_stops_before_anything_changes(pg_legacy: Migrations) -> None:
     fill(pg_legacy, "by hash")
     done = psql(pg_legacy.database, pg_legacy.script("upgrade", "0003:0004"), "-v", "ON_ERROR_STOP=1")
     assert "is partitioned, and this script has no steps for that: run the revision online" in done.stderr
     assert (pg_legacy.database.value(OWN_KEYS), pg_legacy.revision()) == (0, "0003")
 
 
-def test_rows_that_point_nowhere_are_named_before_anything_changes(pg_legacy: Chain) -> None:
+def test_rows_that_point_nowhere_are_named_before_anything_changes(pg_legacy: Migrations) -> None:
     fill(pg_legacy, "by hash")
     pg_legacy.database.run("DELETE FROM content_items WHERE id = 1001")
     with pytest.raises(MigrationError, match="1 rows of content_item_pipeline_state point at no row"):
@@ -182,7 +182,7 @@ TIMED = f"{COLUMNS}, created_at timestamptz DEFAULT now()"
     ids=["by time", "by time in its second level"],
 )
 def test_one_that_cannot_be_unique_is_refused_before_anything_changes(
-    pg_legacy: Chain, statements: tuple[str, ...]
+    pg_legacy: Migrations, statements: tuple[str, ...]
 ) -> None:
     pg_legacy.upgrade("0003")
     database = pg_legacy.database
@@ -199,7 +199,7 @@ def test_one_that_cannot_be_unique_is_refused_before_anything_changes(
     assert (database.value(OWN_KEYS), pg_legacy.revision()) == (0, "0003")
 
 
-def test_an_index_of_that_name_that_is_another_one_is_named(pg_legacy: Chain) -> None:
+def test_an_index_of_that_name_that_is_another_one_is_named(pg_legacy: Migrations) -> None:
     fill(pg_legacy, "by hash")
     pg_legacy.database.run(f"CREATE INDEX idx_cips_updated_at ON {TABLE} (status)")
     with pytest.raises(MigrationError, match="is partitioned, so it is not replaced: drop it"):
@@ -249,7 +249,7 @@ def test_a_foreign_table_among_the_partitions_is_refused(pg: Database) -> None:
     assert pg.value("SELECT to_regclass('ix_orders_state')") is None
 
 
-def test_a_script_has_the_steps_if_it_is_told(pg: Database) -> None:
+def test_a_script_has_the_steps_with_the_option(pg: Database) -> None:
     pg.run(*ORDERS, "CREATE TABLE days (day date PRIMARY KEY)", "INSERT INTO days SELECT day FROM orders")
     script, back = StringIO(), StringIO()
     key = ("orders", "fk_orders_day", "day", "days")

@@ -28,7 +28,7 @@ SHADOWS = tuple(
 )
 SHADOWING = tuple(
     f"CREATE FUNCTION public.shadow_{kind}({kind}[], {kind}[]) RETURNS boolean LANGUAGE plpgsql AS "
-    "$$ BEGIN RAISE 'a planted operator was called'; END $$"
+    "$$ BEGIN RAISE 'an impostor was called'; END $$"
     for kind in ("int2", "int4", "int8", "oid", "text", "name")
 )
 
@@ -548,7 +548,7 @@ def test_a_published_table_is_dropped_for_good_after_the_backup_was_signed(
     pg: Database, tmp_path: Path
 ) -> None:
     pg.run(*TABLE, "CREATE PUBLICATION pub FOR TABLE t")
-    project = lay_out(tmp_path, pg, columns={"t": ["x"]}, keep=False, insist=["backup-taken"])
+    project = lay_out(tmp_path, pg, columns={"t": ["x"]}, keep=False, must_pass=["backup-taken"])
     with pytest.raises(MigrationError, match="backup-taken"):
         project.upgrade()
     page = tmp_path / "runbooks" / "odd.md"

@@ -1,4 +1,4 @@
-"""`pipestate ready` on real servers: behind, at head, ahead, several heads, no version table, unreachable."""
+"""`pipestate ready` on real servers: behind, at head, newer, several heads, no version table, unreachable."""
 
 import os
 import threading
@@ -14,7 +14,7 @@ from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.migration.postgresql.session import one_migration_at_a_time
 from pipestate.project.find import Named, find_project
 from pipestate.project.ready import Readiness, read_readiness
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.project.version_table import Locator, locator
 from support.programs import run_program
 from support.servers import Database
@@ -25,7 +25,7 @@ AT_ONCE = 50
 
 def locate(option: str | None = None) -> Locator:
     project = find_project(Named())
-    return locator(project, read_chain(project), option)
+    return locator(project, read_migrations(project), option)
 
 
 def readiness(database: Database, option: str | None = None) -> Readiness:
@@ -47,14 +47,14 @@ def version_table(name: str, *revisions: str) -> list[str]:
             "stock",
             ["zz"],
             True,
-            "ready: the database is at zz, ahead of this code, which does not know zz",
+            "ready: the database is at zz, newer than this code, which does not know zz",
         ),
         ("stock", ["a1", "zz"], False, "behind: the database is at a1 zz and lacks b2"),
         ("branches", ["left1", "right1"], False, None),
         ("branches", ["left1", "zz"], False, None),
     ],
 )
-def test_a_version_table_is_compared_with_the_chain(
+def test_a_version_table_is_compared_with_the_migrations(
     database: Database,
     miniature: Enter,
     project: str,
@@ -71,7 +71,7 @@ def test_a_version_table_is_compared_with_the_chain(
 
 def test_every_head_of_several_is_wanted(database: Database, miniature: Enter) -> None:
     miniature("branches")
-    first, *others = read_chain(find_project(Named())).heads
+    first, *others = read_migrations(find_project(Named())).heads
     assert others
     database.run(*version_table("alembic_version", first))
     assert not readiness(database).ok
@@ -111,7 +111,7 @@ def test_one_query_is_sent(pg: Database, miniature: Enter, monkeypatch: pytest.M
 
     def listening(*arguments: object, **options: object) -> object:
         engine = make(*arguments, **options)  # type: ignore[arg-type]
-        event.listen(engine, "before_cursor_execute", lambda *told: sent.append(told[2]))
+        event.listen(engine, "before_cursor_execute", lambda *reported: sent.append(reported[2]))
         return engine
 
     monkeypatch.setattr(db, "engine_for", listening)
@@ -127,14 +127,14 @@ def test_fifty_at_once_do_not_queue_behind_a_migration(pg: Database, miniature: 
     pg.run(*version_table("alembic_version", "a1"))
     found, together = locate(), threading.Barrier(AT_ONCE)
 
-    def ask(_: int) -> Readiness:
+    def read(_: int) -> Readiness:
         together.wait()
         return read_readiness(pg.url, found)
 
     with pg.connect() as migrating, one_migration_at_a_time(migrating):
         migrating.exec_driver_sql("UPDATE alembic_version SET version_num = 'b2'")
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            answers = list(pool.map(ask, range(AT_ONCE)))
+            answers = list(pool.map(read, range(AT_ONCE)))
         migrating.commit()
     assert {answer.stored for answer in answers} == {("a1",)}
     assert readiness(pg).ok

@@ -10,7 +10,7 @@ from pipestate.core.errors import ConfigError
 from pipestate.database.connections import reader
 from pipestate.project.find import Named, find_project
 from pipestate.project.graph import Position
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.project.version_table import locator
 from support.runbook_samples import block, page, verify, write
 from support.servers import Database, Postgres
@@ -21,7 +21,7 @@ Enter = Callable[[str], Path]
 def stand(database: Database, option: str | None = None) -> Position:
     project = find_project(Named())
     with reader(database.url) as connection:
-        position = locator(project, read_chain(project), option)(connection)
+        position = locator(project, read_migrations(project), option)(connection)
         assert connection.exec_driver_sql("SELECT 1").scalar() == 1, "the transaction goes on"
         return position
 
@@ -41,7 +41,7 @@ def test_the_default_table(database: Database, miniature: Enter) -> None:
     assert (position.current, position.head, set(position.applied)) == ("a1", "b2", {"a1"})
 
 
-def test_another_chains_revision(database: Database, miniature: Enter) -> None:
+def test_another_projects_revision(database: Database, miniature: Enter) -> None:
     miniature("stock")
     database.run(*version_table("alembic_version", "ffff"))
     with pytest.raises(ConfigError, match="the database is at revision ffff"):
@@ -107,10 +107,10 @@ def test_a_table_that_may_not_be_read(postgres: Postgres, pg: Database, miniatur
         pg.run(f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
-def test_the_shipped_chain_beside_an_applications_own(database: Database) -> None:
+def test_the_shipped_migrations_beside_an_applications_own(database: Database) -> None:
     """Its ini names its version table; the application's may even hold the same ids."""
     project = find_project(Named(shipped=True))
-    where = locator(project, read_chain(project))
+    where = locator(project, read_migrations(project))
     database.run(*version_table("alembic_version", "0003"))
     with reader(database.url) as connection:
         assert where(connection).current is None

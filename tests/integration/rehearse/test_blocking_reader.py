@@ -69,7 +69,7 @@ def test_it_is_gone_after_an_error_too_and_ends_who_is_connected(pg: Database) -
     assert is_there(pg, names[0]) == 0
 
 
-def test_a_role_that_may_not_create_databases_is_told(pg: Database, role: str) -> None:
+def test_a_role_that_may_not_create_databases_is_reported(pg: Database, role: str) -> None:
     with scratch_copy(pg.url.set(username=role)) as copy:
         assert copy == (None, "the role may not create databases")
 
@@ -117,26 +117,26 @@ def test_whatever_happens_before_the_settings_leaves_no_copy(
 
 @pytest.fixture
 def directory(tmp_path: Path, pg: Database) -> Path:
-    project = lay_out("patient", tmp_path, pg)
+    project = lay_out("blocking_reader", tmp_path, pg)
     assert project.alembic("upgrade", "a1").returncode == 0
     return tmp_path
 
 
 @pytest.mark.scene
-def test_each_request_meets_a_reader_and_is_told_by_how_it_waits(
+def test_each_request_meets_a_reader_and_is_reported_by_how_it_waits(
     directory: Path, pg: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that gave up for good is run again; nobody waits for ever, whatever it waits for."""
     monkeypatch.setattr(blocking_reader, "READER_MS", 1000.0)
     tables = {table.name: table for table in tables_of(pg.url)}
-    asked = {
+    requests = {
         "b2": [tables["orders"]],
         "c3": [tables["orders"]],
         "d4": [tables["orders"], tables["order_log"]],
         "e5": [tables["orders"]],
         "f6": [tables["orders"]],
     }
-    found, failure = run_beside_readers(job_for(directory, pg), [("upgrade", "f6")], asked)
+    found, failure = run_beside_readers(job_for(directory, pg), [("upgrade", "f6")], requests)
     assert failure is None
     assert pg.value("SELECT version_num FROM alembic_version") == "f6"
     gave_up = {(each.revision, each.table): each.gave_up for each in found}
@@ -152,7 +152,7 @@ def test_each_request_meets_a_reader_and_is_told_by_how_it_waits(
 
 
 @pytest.mark.scene
-def test_a_failure_that_is_no_readers_is_told(directory: Path, pg: Database) -> None:
+def test_a_failure_that_is_no_readers_is_reported(directory: Path, pg: Database) -> None:
     log = [table for table in tables_of(pg.url) if table.name == "order_log"]
     pg.run("DROP TABLE orders")
     found, failure = run_beside_readers(job_for(directory, pg), [("upgrade", "b2")], {"b2": log})

@@ -41,14 +41,14 @@ def test_a_table_that_the_role_may_not_touch_is_named_and_not_probed(pg: Databas
     role = f"plain_{pg.url.database}"
     pg.run(f"CREATE ROLE {role} LOGIN", f"GRANT ALL ON orders TO {role}")
     vacuum(pg.url)
-    told, teller = os.pipe()
+    receiver, sender = os.pipe()
     watcher = Watcher(pg.url.set(username=role), tables_of(pg.url), Trace())
     probes = [task for each in watcher.probes.values() for task in each]
     try:
-        with os.fdopen(told, "rb", buffering=0) as pipe:
+        with os.fdopen(receiver, "rb", buffering=0) as pipe:
             while sum(probe.ended is not None for probe in probes) < 2:
                 run_tasks(probes, pipe)
-            os.close(teller)
+            os.close(sender)
             assert watcher.wait(pipe)
             seen = watcher.finish()
     finally:
@@ -66,17 +66,17 @@ def test_a_probe_waits_as_long_as_a_writer_would(pg: Database) -> None:
         0.005,
         lambda _rows, sent, now: waited.append(now - sent),
     )
-    told, teller = os.pipe()
+    receiver, sender = os.pipe()
     with pg.begin() as holder:
         holder.exec_driver_sql("LOCK TABLE orders IN SHARE MODE")
         end = monotonic() + 0.2
         while monotonic() < end:
-            run_tasks([task], told)
+            run_tasks([task], receiver)
         assert waited == []
     while not waited:
-        run_tasks([task], told)
+        run_tasks([task], receiver)
     line.close()
-    for end_ in (told, teller):
+    for end_ in (receiver, sender):
         os.close(end_)
     assert waited[0] >= 0.2
 
@@ -85,4 +85,4 @@ def test_a_clone_that_vanishes_is_one_sentence(pg: Database) -> None:
     line = PolledConnection(pg.url)
     pg.run(f"SELECT pg_terminate_backend({line.pid})")
     with pytest.raises(Unreachable, match=r"does not answer: .*take a new one; production was not touched"):
-        line.ask("SELECT 1")
+        line.query("SELECT 1")

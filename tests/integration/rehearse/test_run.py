@@ -21,7 +21,7 @@ pytestmark = pytest.mark.scene
 
 @pytest.fixture
 def project(pg: Database, tmp_path: Path) -> Project:
-    made = lay_out("patient", tmp_path, pg)
+    made = lay_out("blocking_reader", tmp_path, pg)
     assert made.alembic("upgrade", "a1").returncode == 0
     return made
 
@@ -62,14 +62,14 @@ def test_estimates_are_scaled_to_productions_rows_up_to_ten_times(
         ("e5", "orders"): 4.5,
         ("g7", "order_log"): None,
     }
-    assert found.longest_stall_ms >= impacts["b2", "orders"].stall_ms * 4.5
+    assert found.longest_wait_ms >= impacts["b2", "orders"].wait_ms * 4.5
     assert "in production 450 rows: estimates × 4.5" in screen(found)
     assert "in production 500 rows: more than 10 × is a guess" in screen(found)
     unknown = [(each.revision, each.table) for each in found.findings if each.verdict is LimitVerdict.UNKNOWN]
     assert unknown == [("d4", "order_log"), ("g7", "order_log")]
     assert (found.exit_code, found.not_tried) == (1, None)
-    bounded = {each.revision: each.bounded for each in found.tables if each.encounter}
-    assert bounded == {"b2": False, "c3": True, "d4": True, "e5": True, "g7": False}
+    gives_up = {each.revision: each.gives_up for each in found.tables if each.encounter}
+    assert gives_up == {"b2": False, "c3": True, "d4": True, "e5": True, "g7": False}
 
 
 def test_a_clone_that_vanishes_on_the_way_is_one_sentence(

@@ -28,13 +28,13 @@ def test_a_standby_is_no_clone(servers: tuple[Database, Database], tmp_path: Pat
     with pytest.raises(
         ConfigError, match="is a standby, which cannot be migrated: rehearse on a clone of it"
     ):
-        rehearse(job_for(copy_project("patient", tmp_path), standby), ["b2"])
+        rehearse(job_for(copy_project("blocking_reader", tmp_path), standby), ["b2"])
 
 
-def test_the_primary_of_a_standby_that_is_asked_as_production_is_production(
+def test_the_primary_of_a_standby_that_is_evaluated_as_production_is_production(
     servers: tuple[Database, Database], tmp_path: Path
 ) -> None:
     primary, standby = servers
     with pytest.raises(ConfigError, match=r"is the primary of .*, so it is production itself"):
-        rehearse(job_for(copy_project("patient", tmp_path), primary, standby), ["b2"])
+        rehearse(job_for(copy_project("blocking_reader", tmp_path), primary, standby), ["b2"])
     assert primary.value("SELECT version_num FROM alembic_version") == "a1"

@@ -74,9 +74,9 @@ def test_what_happened_is_on_the_page(ledger: Database, tmp_path: Path) -> None:
     book = write(tmp_path, page(block("SELECT 2 AS x")))
     with ledger.begin() as connection:
         record_event(connection, event="purge", reason="archive of last year", revision="a1")
-        felt = {"rows": 1234567, "longest_stall_ms": 12.5}
+        measured = {"rows": 1234567, "longest_wait_ms": 12.5}
         understood = {"kind": "compat", "statements": 40, "broken": 2}
-        for ok, numbers in ((True, felt), (False, {}), (False, understood)):
+        for ok, numbers in ((True, measured), (False, {}), (False, understood)):
             record_rehearsal(connection, Rehearsed(**REHEARSED, ok=ok, **numbers))  # type: ignore[arg-type]
     run_timed(
         ledger,
@@ -145,13 +145,13 @@ def test_numbers_that_no_axis_has_are_crosses(ledger: Database, tmp_path: Path) 
             result = {"check_id": "c", "outcome": "failed", "level": "block", "required": "x < 5"}
             connection.execute(insert(tables.result).values(run_id=run, observed=observed, **result))
     seen = gathered(ledger, [book])
-    (series,) = seen.past.checks["book", "one"]
+    (series,) = seen.history.checks["book", "one"]
     assert [point.value for point in series.points] == [*[None] * 7, -1e308, 1e308, None]
     must_be_whole(runbook_file(ledger, book))
 
 
 @pytest.mark.scene
-def test_a_year_of_records_is_bounded(pg: Database, tmp_path: Path) -> None:
+def test_a_year_of_records_has_a_limit(pg: Database, tmp_path: Path) -> None:
     """Eighty numbers, each recorded more often than a chart has points."""
     with pg.begin() as connection:
         install(connection)
@@ -168,11 +168,11 @@ def test_a_year_of_records_is_bounded(pg: Database, tmp_path: Path) -> None:
         "SELECT now() - n * interval '1 hour', 'depth', n % 91, 'sqs', 'cron' FROM generate_series(1, 8700) AS n",
     )
     seen = gathered(pg, [book], days=365)
-    found = seen.past.checks["book", "one"]
+    found = seen.history.checks["book", "one"]
     assert len(found) == 80
     assert {each.records for each in found} == {600}
-    assert all(len(each.points) <= MOST_POINTS for each in seen.past.series())
-    (depth,) = seen.past.observations
+    assert all(len(each.points) <= MOST_POINTS for each in seen.history.series())
+    (depth,) = seen.history.observations
     assert depth.records == 8700
     assert len(render_page(seen, Calls())) < 2_000_000
 
@@ -210,12 +210,12 @@ def test_a_closed_record_is_not_thinned_out(pg: Database, tmp_path: Path) -> Non
         "INSERT INTO pipestate.result (run_id, check_id, outcome, level, required, observed) "
         "SELECT r.id, 'c', 'passed', 'block', 'x = 1', jsonb_build_object('x', 1 + r.failed) FROM pipestate.run r",
     )
-    (series,) = gathered(pg, [book]).past.checks["book", "one"]
+    (series,) = gathered(pg, [book]).history.checks["book", "one"]
     assert series.records == 2800
     assert series.failures == 1
 
 
-def test_a_role_that_may_not_read_the_ledger_is_told_so_on_the_page(pg: Database, tmp_path: Path) -> None:
+def test_a_role_that_may_not_read_the_ledger_is_reported_on_the_page(pg: Database, tmp_path: Path) -> None:
     book = write(tmp_path, page(block("SELECT 1 AS x")))
     with pg.begin() as connection:
         install(connection)

@@ -19,7 +19,7 @@ BOOK = page(
     shown("SELECT who FROM writers"),
     "\n## Phase: two\n",
     "- [ ] `backup` (24h): A backup lies elsewhere.\n- [ ] `agreed` (7d, 2 people): Two of us agree.\n",
-    f"```sql\n-- check: soak\n-- require: days_held >= 7 and longest_gap_hours <= 48\n{SOAK};\n```\n",
+    f"```sql\n-- check: soak\n-- require: days_open >= 7 and longest_gap_hours <= 48\n{SOAK};\n```\n",
     "```sql\n-- check: short\n-- require: value <= 100 and age_seconds <= 3600\n"
     "SELECT value, age_seconds FROM pipestate.latest_observation WHERE name = 'depth';\n```\n",
     front="  one: {}\n  two: {}\n",
@@ -49,12 +49,12 @@ def book(tmp_path: Path) -> Runbook:
 
 
 @pytest.fixture
-def standing(book: Runbook) -> Callable[[Database], Status]:
-    def look(database: Database) -> Status:
+def status(book: Runbook) -> Callable[[Database], Status]:
+    def read(database: Database) -> Status:
         with database.reader() as connection:
             return collect(connection, database.url, find_phases([book]), NOWHERE)
 
-    return look
+    return read
 
 
 def phase_of(found: Status, name: str) -> PhaseStatus:

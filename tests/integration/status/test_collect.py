@@ -13,7 +13,7 @@ from support.runbook_samples import NOWHERE
 from support.servers import Database
 from support.sql_times import run_timed
 
-Look = Callable[[Database], Status]
+ReadStatus = Callable[[Database], Status]
 
 ALMOST = timedelta(minutes=2)
 
@@ -47,9 +47,9 @@ def fact(when: str, value: float, name: str = "depth") -> str:
     )
 
 
-def test_a_phase_says_its_gate_and_what_is_missing(ledger: Database, standing: Look) -> None:
+def test_a_phase_says_its_gate_and_what_is_missing(ledger: Database, status: ReadStatus) -> None:
     ledger.run("INSERT INTO writers VALUES ('ann')")
-    found = standing(ledger)
+    found = status(ledger)
     one, two = phase_of(found, "one"), phase_of(found, "two")
     assert (one.gate, two.gate) == (Gate.CLOSED, Gate.CLOSED)
     assert [(verdict.check_id, verdict.message) for verdict in one.missing] == [
@@ -60,10 +60,10 @@ def test_a_phase_says_its_gate_and_what_is_missing(ledger: Database, standing: L
 
 
 def test_a_soak_says_when_the_gate_can_open_and_what_else_it_waits_for(
-    ledger: Database, standing: Look
+    ledger: Database, status: ReadStatus
 ) -> None:
     run_timed(ledger, *(record(f"{days} days ago") for days in (3, 2, 1)))
-    found = standing(ledger)
+    found = status(ledger)
     two = phase_of(found, "two")
     (soak,) = two.soaks
     assert (soak.of, soak.required, soak.days, soak.passed) == ("book/one", 7, 3.0, False)
@@ -72,24 +72,24 @@ def test_a_soak_says_when_the_gate_can_open_and_what_else_it_waits_for(
     assert soak.opens_at is not None
     assert abs(soak.opens_at - found.at - timedelta(days=4)) < ALMOST
     assert two.opening.waits_for == ("backup", "agreed", "short")
-    held = phase_of(found, "one").held
-    assert held is not None
-    assert (held.records, held.days) == (3, 3.0)
-    assert held.since is not None
-    assert abs(found.at - held.since - timedelta(days=3)) < ALMOST
+    open_streak = phase_of(found, "one").open_streak
+    assert open_streak is not None
+    assert (open_streak.records, open_streak.days) == (3, 3.0)
+    assert open_streak.since is not None
+    assert abs(found.at - open_streak.since - timedelta(days=3)) < ALMOST
 
 
-def test_an_open_gate_needs_no_opening(ledger: Database, standing: Look) -> None:
-    assert phase_of(standing(ledger), "one").opening is None
+def test_an_open_gate_needs_no_opening(ledger: Database, status: ReadStatus) -> None:
+    assert phase_of(status(ledger), "one").opening is None
 
 
-def test_the_strip_tells_records_gaps_and_what_was_before_them(ledger: Database, standing: Look) -> None:
+def test_the_strip_tells_records_gaps_and_what_was_before_them(ledger: Database, status: ReadStatus) -> None:
     run_timed(
         ledger,
         *(record("10 days ago"), record("9 days ago", "closed"), record("6 days ago")),
         *(record("5 days ago"), record("5 days ago", "closed"), record("0 days ago", event="gate")),
     )
-    days = phase_of(standing(ledger), "one").days
+    days = phase_of(status(ledger), "one").days
     assert len(days) == 14
     states = [day.state for day in days]
     assert states[:3] == [DayState.NONE] * 3, "nothing was recorded before"
@@ -100,14 +100,14 @@ def test_the_strip_tells_records_gaps_and_what_was_before_them(ledger: Database,
     assert (days[8].open, days[8].closed) == (1, 1)
 
 
-def test_what_broke_the_streak_is_told_with_its_checks(ledger: Database, standing: Look) -> None:
+def test_what_broke_the_streak_is_reported_with_its_checks(ledger: Database, status: ReadStatus) -> None:
     run_timed(
         ledger,
         *(record("9 days ago", "closed"), failure("old")),
         *(record("4 days ago", "closed"), failure("quiet"), failure("slow", outcome="errored")),
         *(failure("only-warned", level="warn"), failure("fine", outcome="passed"), record("3 days ago")),
     )
-    found = standing(ledger)
+    found = status(ledger)
     closed = phase_of(found, "one").last_closed
     assert closed is not None
     assert closed.by == "cron"
@@ -118,15 +118,15 @@ def test_what_broke_the_streak_is_told_with_its_checks(ledger: Database, standin
     assert phase_of(found, "two").last_closed is None
 
 
-def test_sign_offs_say_who_how_long_and_how_many_are_missing(ledger: Database, standing: Look) -> None:
+def test_sign_offs_say_who_how_long_and_how_many_are_missing(ledger: Database, status: ReadStatus) -> None:
     run_timed(
         ledger,
         *(word("30 hours ago", "backup", "dba"), word("6 days ago", "agreed", "Ann")),
         *(word("2 days ago", "agreed", "ann "), word("1 days ago", "agreed", "ben")),
     )
-    found = standing(ledger)
+    found = status(ledger)
     backup, agreed = phase_of(found, "two").sign_offs
-    assert (backup.missing, backup.until, backup.words[0].holds) == (1, None, False), "it has expired"
+    assert (backup.missing, backup.until, backup.words[0].is_valid) == (1, None, False), "it has expired"
     assert (backup.words[0].person, backup.words[0].note) == ("dba", "s3")
     assert [each.person for each in agreed.words] == ["ben", "ann "], "the latest word of each person"
     assert (agreed.people, agreed.missing) == (2, 0)
@@ -134,62 +134,66 @@ def test_sign_offs_say_who_how_long_and_how_many_are_missing(ledger: Database, s
     assert abs(agreed.until - found.at - timedelta(days=5)) < ALMOST, "then ann's word is over"
 
 
-def test_a_word_too_few_is_counted(ledger: Database, standing: Look) -> None:
+def test_a_word_too_few_is_counted(ledger: Database, status: ReadStatus) -> None:
     run_timed(ledger, word("2 days ago", "agreed", "ann"), word("1 days ago", "agreed", "ANN"))
-    _, agreed = phase_of(standing(ledger), "two").sign_offs
+    _, agreed = phase_of(status(ledger), "two").sign_offs
     assert (agreed.missing, agreed.until) == (1, None)
 
 
-def test_observations_have_their_age_their_source_and_who_asks(ledger: Database, standing: Look) -> None:
+def test_observations_have_their_age_their_source_and_who_uses_it(
+    ledger: Database, status: ReadStatus
+) -> None:
     run_timed(
         ledger,
         *(fact("3 hours ago", 5), fact("2 hours ago", 12), fact("1 days ago", 7, "tickets")),
         *(fact("2 hours ago", 12.5), fact("1 hours ago", 1, "zoo")),
     )
-    depth, tickets, zoo = standing(ledger).observations
+    depth, tickets, zoo = status(ledger).observations
     assert (depth.name, depth.value, depth.source, depth.actor) == ("depth", 12.5, "probe", "cron")
     assert abs(depth.age - timedelta(hours=2)) < ALMOST
-    assert depth.asked_by == ("book/two/short",)
+    assert depth.checked_by == ("book/two/short",)
     assert depth.fails, "it is too old for the check"
-    assert (tickets.name, tickets.asked_by, tickets.fails, zoo.name) == ("tickets", (), (), "zoo")
+    assert (tickets.name, tickets.checked_by, tickets.fails, zoo.name) == ("tickets", (), (), "zoo")
 
 
-def test_an_observation_that_its_check_takes_is_not_wrong(ledger: Database, standing: Look) -> None:
+def test_an_observation_that_its_check_takes_is_not_wrong(ledger: Database, status: ReadStatus) -> None:
     run_timed(ledger, fact("10 minutes ago", 12))
-    (depth,) = standing(ledger).observations
+    (depth,) = status(ledger).observations
     assert not depth.fails
 
 
-def test_the_last_force_is_told_with_its_reason_and_what_failed(ledger: Database, standing: Look) -> None:
+def test_the_last_force_is_reported_with_its_reason_and_what_failed(
+    ledger: Database, status: ReadStatus
+) -> None:
     run_timed(
         ledger,
         *(record("9 days ago", "closed", event="force", phase="two"), failure("soak")),
         *(record("3 days ago", "closed", event="force"), failure("quiet")),
         record("1 days ago", "closed", event="gate"),
     )
-    forced = standing(ledger).forced
+    forced = status(ledger).forced
     assert forced is not None
     assert (forced.runbook, forced.phase, forced.by, forced.reason) == ("book", "one", "cron", "why not")
     assert [each.check for each in forced.failures] == ["quiet"]
 
 
-def test_prepared_statements_are_no_rehearsal(ledger: Database, standing: Look) -> None:
+def test_prepared_statements_are_no_rehearsal(ledger: Database, status: ReadStatus) -> None:
     ledger.run(
         "INSERT INTO pipestate.rehearsal (kind, actor, files, clone, ok, statements, broken) "
         "VALUES ('compat', 'ops', '{\"b2\": \"\"}', 'clone', false, 9, 1)"
     )
-    assert standing(ledger).rehearsal is None
+    assert status(ledger).rehearsal is None
 
 
-def test_backfills_and_rehearsals_are_told(ledger: Database, standing: Look) -> None:
+def test_backfills_and_rehearsals_are_reported(ledger: Database, status: ReadStatus) -> None:
     run_timed(
         ledger,
         "INSERT INTO pipestate.backfill_progress (runbook, name, table_name, key_column, sql_sha256, actor, "
         "rows_seen, rows_expected, rows_updated) VALUES ('book', 'fill', 'writers', 'id', '', 'ops', 41, 100, 40)",
-        "INSERT INTO pipestate.rehearsal (rehearsed_at, actor, files, clone, rows, longest_stall_ms, ok) "
+        "INSERT INTO pipestate.rehearsal (rehearsed_at, actor, files, clone, rows, longest_wait_ms, ok) "
         "VALUES (<2 days ago>, 'ops', '{\"b2\": \"x\"}', 'postgresql://clone/db', 100, 12.5, true)",
     )
-    found = standing(ledger)
+    found = status(ledger)
     (fill,) = found.backfills
     assert (fill.id, fill.table, fill.percent, fill.rows_updated) == ("fill", "writers", 41, 40)
     assert fill.finished_at is None
@@ -198,36 +202,36 @@ def test_backfills_and_rehearsals_are_told(ledger: Database, standing: Look) -> 
     assert not found.rehearsal.unchanged, "there is no such file"
 
 
-def test_views_come_with_their_page(ledger: Database, standing: Look) -> None:
+def test_views_come_with_their_page(ledger: Database, status: ReadStatus) -> None:
     ledger.run("INSERT INTO writers VALUES ('ann')")
-    (view,) = standing(ledger).views
+    (view,) = status(ledger).views
     assert (view.runbook, view.id, view.rows) == ("book", "v", ({"who": "ann"},))
 
 
-def test_without_a_ledger_everything_else_is_there(database: Database, standing: Look) -> None:
+def test_without_a_ledger_everything_else_is_there(database: Database, status: ReadStatus) -> None:
     database.run("CREATE TABLE writers (who text)")
-    found = standing(database)
+    found = status(database)
     assert found.no_ledger is not None
     assert found.no_ledger.startswith("this database has no ledger: run")
     assert phase_of(found, "one").gate is Gate.OPEN
     two = phase_of(found, "two")
-    assert (two.sign_offs, two.soaks, two.held, two.days) == ((), (), None, ())
+    assert (two.sign_offs, two.soaks, two.open_streak, two.days) == ((), (), None, ())
     assert two.opening is not None
     assert two.opening.at is None, "a check that could not be evaluated has no date"
     assert [view.id for view in found.views] == ["v"]
 
 
-def test_a_ledger_that_cannot_be_read_is_one_sentence(pg_ledger: Database, standing: Look) -> None:
+def test_a_ledger_that_cannot_be_read_is_one_sentence(pg_ledger: Database, status: ReadStatus) -> None:
     pg_ledger.run("CREATE ROLE no_ledger LOGIN PASSWORD 'x'", "GRANT SELECT ON writers TO no_ledger")
     try:
-        found = standing(Database(pg_ledger.url.set(username="no_ledger", password="x")))
+        found = status(Database(pg_ledger.url.set(username="no_ledger", password="x")))
     finally:
         pg_ledger.run("DROP OWNED BY no_ledger", "DROP ROLE no_ledger")
     assert found.no_ledger == "the ledger cannot be read: permission denied for schema pipestate"
     assert phase_of(found, "one").gate is Gate.OPEN
 
 
-def test_times_that_python_does_not_know_break_nothing(pg_ledger: Database, standing: Look) -> None:
+def test_times_that_python_does_not_know_break_nothing(pg_ledger: Database, status: ReadStatus) -> None:
     pg_ledger.run(
         *(
             statement.replace("<when>", f"'{when}'")
@@ -241,14 +245,14 @@ def test_times_that_python_does_not_know_break_nothing(pg_ledger: Database, stan
             )
         ),
     )
-    found = standing(pg_ledger)
+    found = status(pg_ledger)
     assert found.no_ledger is None
     assert (found.forced, found.observations, found.rehearsal) == (None, (), None)
     assert phase_of(found, "one").last_closed is None
 
 
 def test_a_large_ledger_is_not_read_through(pg_ledger: Database, book: Runbook) -> None:
-    """Years of records of other pages, and a probe of every minute: only indexes are asked."""
+    """Years of records of other pages, and a probe of every minute: only indexes are read."""
     pg_ledger.run(
         "INSERT INTO pipestate.run (recorded_at, event, actor, runbook, phase, gate) SELECT now() - n * "
         "interval '1 hour', 'verify', 'cron', 'book' || n % 20, 'one', 'open' FROM generate_series(1, 20000) n",

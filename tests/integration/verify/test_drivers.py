@@ -1,4 +1,4 @@
-"""What a look reads, refuses and says is the same through every driver."""
+"""What a read-only session reads, refuses and says is the same through every driver."""
 
 import pytest
 from sqlalchemy import Connection
@@ -27,9 +27,9 @@ REFUSED = {
 
 
 def answers(connection: Connection) -> list[object]:
-    """Read all of it in one look: an error in one query must not spoil the next."""
+    """Read all of it in one session: an error in one query must not spoil the next."""
     found: list[object] = []
-    with engine_of(connection).look(connection):
+    with engine_of(connection).read_only_session(connection):
         for sql in (*REFUSED, VALUES):
             try:
                 (row,) = read(connection, sql, 0.2, most=3).rows
@@ -42,7 +42,7 @@ def answers(connection: Connection) -> list[object]:
 
 
 @pytest.mark.parametrize("driver", OTHERS)
-def test_a_look_is_the_same(pg: Database, driver: str) -> None:
+def test_a_read_only_session_is_the_same(pg: Database, driver: str) -> None:
     pg.run("CREATE SEQUENCE counter", f"ALTER DATABASE {pg.url.database} SET TimeZone = 'Asia/Tokyo'")
     usual, found = (connected(pg, each, answers) for each in ("postgresql+psycopg2", driver))
     for expected, said in zip(REFUSED.values(), found, strict=False):
@@ -60,20 +60,20 @@ def test_a_query_is_planned_anew_after_a_change(pg: Database, driver: str) -> No
         for change in ("CREATE TABLE t (a int, b int)", "DO $$ BEGIN ALTER TABLE t DROP COLUMN b; END $$"):
             connection.exec_driver_sql(change)
             for _ in range(6):
-                with engine_of(connection).look(connection):
+                with engine_of(connection).read_only_session(connection):
                     found.append(read(connection, "SELECT * FROM t", 5, most=1).columns)
         return found
 
     assert connected(pg, driver, work) == [("a", "b")] * 6 + [("a",)] * 6
 
 
-def test_a_look_at_sqlite_through_aiosqlite(sqlite_database: Database) -> None:
+def test_a_read_only_session_of_sqlite_through_aiosqlite(sqlite_database: Database) -> None:
     """The authorizer and the deadline reach the connection that aiosqlite keeps on its thread."""
     slow = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) SELECT count(*) FROM n"
 
     def work(connection: Connection) -> list[str]:
         said = []
-        with engine_of(connection).look(connection):
+        with engine_of(connection).read_only_session(connection):
             for sql in ("CREATE TABLE t (n)", "PRAGMA query_only = OFF", slow):
                 with pytest.raises(QueryFailed) as refused:
                     read(connection, sql, 0.2, most=1)

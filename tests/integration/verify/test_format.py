@@ -35,7 +35,7 @@ def by_phase(database: Database, directory: Path, items: str) -> dict[str, Verdi
     return {phase.name: phase.checks[0] for _, phase in run(database, book).phases()}
 
 
-def test_a_check_is_asked_again_over_another_length(database: Database, tmp_path: Path) -> None:
+def test_a_check_is_evaluated_again_over_another_length(database: Database, tmp_path: Path) -> None:
     fill(database)
     found = by_phase(database, tmp_path, "- again: `one/recent`, over `48 hours`\n")
     assert [row["n"] for row in found["one"].evidence] == [0]
@@ -51,7 +51,7 @@ def test_and_with_another_criterion(database: Database, tmp_path: Path) -> None:
     assert found["two"].observed == {"rows": 3}
 
 
-def test_a_verdict_tells_who_asks_and_where_the_sql_stands(database: Database, tmp_path: Path) -> None:
+def test_a_verdict_tells_who_uses_it_and_where_the_sql_stands(database: Database, tmp_path: Path) -> None:
     fill(database)
     found = by_phase(database, tmp_path, "- again: `one/recent`\n")
     lines = (tmp_path / "book.md").read_text().split("\n")
@@ -87,22 +87,22 @@ def test_a_gate_of_which_sqlite_can_hold_nothing_is_closed(sqlite_database: Data
 def test_the_ledger_s_names_are_read_on_both_engines(database: Database, tmp_path: Path) -> None:
     """In checks, evidence and views; the names alone, for the ledger's views are made elsewhere."""
     if database.is_sqlite:
-        database.run("CREATE TABLE pipestate_soak (days_held REAL)", "INSERT INTO pipestate_soak VALUES (3)")
+        database.run("CREATE TABLE pipestate_soak (days_open REAL)", "INSERT INTO pipestate_soak VALUES (3)")
     else:
-        database.run("CREATE SCHEMA pipestate", "CREATE TABLE pipestate.soak AS SELECT 3 AS days_held")
-    soak = "SELECT days_held, 'pipestate.soak' AS name FROM pipestate.soak"
+        database.run("CREATE SCHEMA pipestate", "CREATE TABLE pipestate.soak AS SELECT 3 AS days_open")
+    soak = "SELECT days_open, 'pipestate.soak' AS name FROM pipestate.soak"
     parts = (
-        block(soak, require="days_held >= 7 and name = 'pipestate.soak'"),
+        block(soak, require="days_open >= 7 and name = 'pipestate.soak'"),
         explained(f"{soak} ORDER BY 1"),
         shown(f"{soak} ORDER BY 2"),
     )
     book = write(tmp_path, page(*parts))
     (verdict,) = run(database, book).verdicts()
-    assert verdict.message == f"days_held is {'3.0' if database.is_sqlite else '3'}, required >= 7"
-    assert verdict.evidence == ({"days_held": 3, "name": "pipestate.soak"},)
+    assert verdict.message == f"days_open is {'3.0' if database.is_sqlite else '3'}, required >= 7"
+    assert verdict.evidence == ({"days_open": 3, "name": "pipestate.soak"},)
     with reader(database.url) as connection:
         (view,) = run_views(connection, find_phases([book]), NOWHERE, 5)
-    assert view.rows == ({"days_held": 3, "name": "pipestate.soak"},)
+    assert view.rows == ({"days_open": 3, "name": "pipestate.soak"},)
 
 
 def test_the_json_has_the_block(database: Database, tmp_path: Path) -> None:

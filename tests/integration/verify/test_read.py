@@ -1,4 +1,4 @@
-"""Whatever a query returns becomes a verdict, in bounded memory: odd values, many rows, wide rows."""
+"""Whatever a query returns becomes a verdict, in limited memory: odd values, many rows, wide rows."""
 
 import subprocess
 import sys

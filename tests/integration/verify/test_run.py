@@ -226,11 +226,11 @@ def test_it_tells_which_check_begins_and_what_is_skipped_does_not_count(
             block("SELECT 3 - 2 AS x", check="second"),
         ),
     )
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     before_a1 = Position(frozenset({"a1"}), frozenset(), None, "a1")
-    run(pg, book, revisions=before_a1, jobs=jobs, on_check=lambda *check: told.append(check))
-    assert {check for check, _, _ in told} == {"book/one/first", "book/one/second"}
-    assert sorted((number, total) for _, number, total in told) == [(1, 2), (2, 2)]
+    run(pg, book, revisions=before_a1, jobs=jobs, on_check=lambda *check: reported.append(check))
+    assert {check for check, _, _ in reported} == {"book/one/first", "book/one/second"}
+    assert sorted((number, total) for _, number, total in reported) == [(1, 2), (2, 2)]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -241,7 +241,7 @@ def test_what_a_function_of_one_check_sets_is_gone_for_the_next_one(
         "CREATE FUNCTION poison() RETURNS text LANGUAGE plpgsql AS "
         "$$ BEGIN PERFORM set_config('statement_timeout', '1', true); RETURN set_config('TimeZone', 'Asia/Tokyo', true); END $$"
     )
-    asked = "SELECT current_setting('TimeZone') AS zone, current_setting('statement_timeout') AS most"
+    query = "SELECT current_setting('TimeZone') AS zone, current_setting('statement_timeout') AS most"
     runbook = write(
         tmp_path,
         page(
@@ -253,7 +253,7 @@ def test_what_a_function_of_one_check_sets_is_gone_for_the_next_one(
             ),
             *(block(f"SELECT {n} / 0 AS zone", check=f"broken-{n}", require="zone = 0") for n in (1, 2)),
             *(
-                block(f"{asked} WHERE {n} > 0", check=f"good-{n}", require="zone = 'UTC' and most = '30s'")
+                block(f"{query} WHERE {n} > 0", check=f"good-{n}", require="zone = 'UTC' and most = '30s'")
                 for n in (1, 2, 3)
             ),
         ),
@@ -280,7 +280,7 @@ def test_a_check_takes_one_message(pg: Database, tmp_path: Path) -> None:
     assert len(sent) <= len(checks) + 10, sent
 
 
-def test_what_two_phases_ask_in_the_same_words_is_read_once(pg: Database, tmp_path: Path) -> None:
+def test_what_two_phases_evaluate_in_the_same_words_is_read_once(pg: Database, tmp_path: Path) -> None:
     """With another criterion it is judged by that one; in another run it is read anew."""
     now = block("SELECT extract(epoch FROM clock_timestamp()) AS x", check="now", require="x > 0")
     again = "## Phase: two\n\n- again: `one/now`, requires `x > 1`\n"

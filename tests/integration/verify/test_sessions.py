@@ -1,4 +1,4 @@
-"""What pipestate asks of a session: settings for its transaction alone, so that a pooler may stand between."""
+"""What pipestate needs of a session: settings for its transaction alone, so that a pooler may stand between."""
 
 from sqlalchemy import Connection
 

@@ -25,9 +25,9 @@ def test_each_reader_sees_its_own_database(three: list[Database]) -> None:
         with reader(database.url, engine=engine) as connection:
             return connection.exec_driver_sql("SELECT current_database()").scalar_one()
 
-    asked = three * 8
+    databases = three * 8
     with ThreadPoolExecutor(6) as pool:
-        assert list(pool.map(name, asked)) == [database.url.database for database in asked]
+        assert list(pool.map(name, databases)) == [database.url.database for database in databases]
 
 
 def test_one_that_cannot_be_reached_is_named_and_the_next_one_answers(three: list[Database]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from attacks.sessions import is_running, wait_until
 from pipestate.core.errors import Unreachable
 from pipestate.database.embedded import embedded_server
-from support.fleets import APPROVAL, asked, project_in
+from support.fleets import APPROVAL, evaluate_list, project_in
 from support.programs import run_program
 from support.runbook_samples import block, page, run, write
 from support.servers import Database, memory
@@ -131,7 +131,7 @@ def test_alembic_is_refused_with_the_same_sentence(
 def test_a_fleet_may_hold_both(pair: Pair) -> None:
     project = project_in(pair.shop.root)
     lines = [f"primary = {pair.primary.text}", f"standby = {pair.standby.text}"]
-    fleet, answers = asked(project, lines)
+    fleet, answers = evaluate_list(project, lines)
     assert (fleet.exit_code, len(fleet.groups), fleet.repeated, fleet.drifted) == (0, 1, (), ())
     assert any("this is a standby" in warning for warning in answers["standby"].warnings)
     assert not any("standby" in warning for warning in answers["primary"].warnings)
@@ -153,6 +153,6 @@ def test_a_query_in_the_way_of_replay_ends_the_run_with_a_sentence(pair: Pair, t
         pair.primary.run("TRUNCATE scratch")
         error = asking.exception(timeout=30)
     assert isinstance(error, Unreachable)
-    assert "is a standby, and ended the connection to replay what a query was reading: ask again" in str(
+    assert "is a standby, and ended the connection to replay what a query was reading: run this again" in str(
         error
     )

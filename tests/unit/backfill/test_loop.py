@@ -35,7 +35,7 @@ class Waiting(BatchLoop[None]):
     def refused(self, error: DBAPIError) -> None: ...
 
 
-def held(replicas: Any, max_lag: float | None) -> list[str]:
+def waits(replicas: Any, max_lag: float | None) -> list[str]:
     waiting = Waiting(replicas, max_lag)
     waiting.wait_for_replicas()
     return waiting.said
@@ -44,16 +44,16 @@ def held(replicas: Any, max_lag: float | None) -> list[str]:
 def test_it_waits_until_the_slowest_replica_is_near_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "FIRST_PAUSE_S", 0.0)
     replicas = Replicas(9.5, 4.0, 0.2)
-    assert held(replicas, 1.0) == ["a replica is 9.5 s behind: waiting until it is at most 1 s"]
+    assert waits(replicas, 1.0) == ["a replica is 9.5 s behind: waiting until it is at most 1 s"]
     assert replicas.behind == [0.2]
-    assert held(Replicas(9.5), None) == []
+    assert waits(Replicas(9.5), None) == []
 
 
 def test_its_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(loop, "LAG_PATIENCE_S", 0.01)
     with pytest.raises(Unreachable, match=r"more than 1 s behind .* what is done stays done"):
-        held(Replicas(9.5), 1.0)
+        waits(Replicas(9.5), 1.0)
 
 
 def test_a_size_is_found_that_takes_the_time_that_is_wanted() -> None:

@@ -35,11 +35,11 @@ def test_what_two_packages_offer_is_left_out_and_said(
     with installed(tmp_path, "acme", OFFER, backfills={"backfill": "acme:backfill"}):
         assert with_default_backfill(own) is own
     said = capsys.readouterr().err
-    assert said.startswith("pipestate: the bare form backfill of ")
+    assert said.startswith("pipestate: the default backfill backfill of ")
     assert said.endswith("is offered more than once: uninstall one of them\n")
 
 
-def test_the_application_is_shown_only_where_its_chain_is_served(tmp_path: Path) -> None:
+def test_the_application_is_shown_only_where_its_migrations_are_served(tmp_path: Path) -> None:
     """Elsewhere its commands can still be called, and nobody has to read about OCR."""
 
     def shown(directory: Path, *words: str) -> str:

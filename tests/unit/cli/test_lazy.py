@@ -1,4 +1,4 @@
-"""A command loads only what it needs: asked of a fresh interpreter."""
+"""A command loads only what it needs: seen in a fresh interpreter."""
 
 import subprocess
 import sys

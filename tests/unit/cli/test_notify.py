@@ -32,8 +32,8 @@ READY = ("orders", "ready")
         (Gate.CLOSED, {READY: True}, ["Closed: orders/ready: quiet"]),
         (Gate.CLOSED, {}, []),
         (Gate.CLOSED, {READY: False}, []),
-        (Gate.AHEAD, {READY: True}, []),
-        (Gate.PAST, {READY: True}, []),
+        (Gate.NOT_STARTED, {READY: True}, []),
+        (Gate.FINISHED, {READY: True}, []),
     ],
 )
 def test_what_is_news(gate: Gate, before: dict[tuple[str, str], bool], said: list[str]) -> None:
@@ -41,7 +41,7 @@ def test_what_is_news(gate: Gate, before: dict[tuple[str, str], bool], said: lis
     assert lines(phase, before) == said
 
 
-def test_what_could_not_be_evaluated_closes_and_nothing_to_ask_is_said() -> None:
+def test_what_could_not_be_evaluated_closes_and_no_check_is_said() -> None:
     errored = PhaseReport("ready", Gate.CLOSED, (), (verdict("a", Outcome.ERRORED), verdict("b")))
     empty = PhaseReport("ready", Gate.CLOSED, (), (verdict("a", Outcome.SKIPPED),))
     assert lines(errored, {READY: True}) == ["Closed: orders/ready: a, b"]

@@ -6,7 +6,7 @@ from sqlalchemy import URL, create_engine
 from pipestate.core.errors import ConfigError
 from pipestate.database import postgresql, sqlite
 from pipestate.database.connections import engine_of
-from pipestate.migration.engine import engine_of as migrated_engine_of
+from pipestate.migration.engine import migration_engine_of
 from pipestate.migration.failure import MigrationError
 
 UNKNOWN = "pipestate works with PostgreSQL and SQLite, not with mysql"
@@ -29,4 +29,4 @@ def test_an_engine_that_nobody_knows_is_refused_in_a_sentence() -> None:
     with pytest.raises(ConfigError, match=f"^{UNKNOWN}$"):
         engine_of("mysql")
     with pytest.raises(MigrationError, match=f"^{UNKNOWN}$"):
-        migrated_engine_of("mysql")
+        migration_engine_of("mysql")

@@ -51,7 +51,7 @@ def test_no_password_is_shown(text: str) -> None:
     assert without_secrets("login with p@ss failed", url) == "login with *** failed"
 
 
-def test_the_ini_is_asked_only_where_nothing_else_names_a_database() -> None:
+def test_the_ini_is_used_only_where_nothing_else_names_a_database() -> None:
     def faulty() -> str:
         raise ConfigError("an unescaped %")
 

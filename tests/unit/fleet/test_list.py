@@ -1,4 +1,4 @@
-"""The list of a fleet: every form of a line, and what is no line, told with its place and without a password."""
+"""The list of a fleet: every form of a line, and what is no line, reported with its place and without a password."""
 
 import io
 from pathlib import Path
@@ -44,7 +44,9 @@ def test_every_form_of_a_line_is_read() -> None:
         ("sqlite:///x.db databases: SELECT 1", "a file of SQLite holds no other databases"),
     ],
 )
-def test_a_line_that_is_none_is_told_with_its_place_and_without_its_password(line: str, said: str) -> None:
+def test_a_line_that_is_none_is_reported_with_its_place_and_without_its_password(
+    line: str, said: str
+) -> None:
     with pytest.raises(ConfigError) as raised:
         list(parse_list(line, "l"))
     assert said in str(raised.value)

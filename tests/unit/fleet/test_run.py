@@ -3,7 +3,7 @@
 import pytest
 
 from pipestate.config import parse_url
-from pipestate.fleet.ask import Answer, PhaseFound, Wrong
+from pipestate.fleet.evaluate import Answer, PhaseFound, Wrong
 from pipestate.fleet.run import group, worst_code
 from pipestate.verify.report import Gate
 
@@ -29,11 +29,11 @@ def test_the_exit_code_is_the_highest(codes: tuple[int, ...], worst: int) -> Non
     assert worst_code([answer(f"t{number}", code) for number, code in enumerate(codes)]) == worst
 
 
-def test_a_database_that_is_past_the_gate_is_no_failure_unless_all_are() -> None:
-    past = answer("done", 2, gate=Gate.PAST)
-    assert worst_code([past, answer("ready")]) == 0
-    assert worst_code([past, answer("not yet", 2, gate=Gate.AHEAD)]) == 2
-    assert worst_code([past, past]) == 2
+def test_a_database_that_is_finished_with_the_phase_is_no_failure_unless_all_are() -> None:
+    finished = answer("done", 2, gate=Gate.FINISHED)
+    assert worst_code([finished, answer("ready")]) == 0
+    assert worst_code([finished, answer("not yet", 2, gate=Gate.NOT_STARTED)]) == 2
+    assert worst_code([finished, finished]) == 2
 
 
 def test_those_that_are_alike_are_one_group_with_the_checks_that_close_it() -> None:

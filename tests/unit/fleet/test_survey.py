@@ -25,14 +25,14 @@ class Interrupting(list[int]):
         raise KeyboardInterrupt
 
 
-def test_ctrl_c_while_the_items_are_handed_out_asks_no_further_one() -> None:
-    asked, may_end = [], threading.Event()
+def test_ctrl_c_while_the_items_are_handed_out_starts_no_further_one() -> None:
+    called, may_end = [], threading.Event()
     threading.Timer(0.2, may_end.set).start()
 
-    def ask(item: int) -> int:
-        asked.append(item)
+    def call(item: int) -> int:
+        called.append(item)
         may_end.wait(5)
         return item
 
-    assert not survey(Interrupting([1, 2, 3]), ask, 1, lambda _: None)
-    assert asked == [1]
+    assert not survey(Interrupting([1, 2, 3]), call, 1, lambda _: None)
+    assert called == [1]

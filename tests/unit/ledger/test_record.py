@@ -9,11 +9,11 @@ from pipestate.ledger.record import find_signoff
 from pipestate.project.graph import Position
 from pipestate.runbook.model import Phase, Runbook, SignOff
 
-CHAIN = frozenset({"a1", "b2", "c3"})
+MIGRATIONS = frozenset({"a1", "b2", "c3"})
 
 
 def at(*applied: str) -> Position:
-    return Position(CHAIN, frozenset(applied), applied[-1] if applied else None, "c3")
+    return Position(MIGRATIONS, frozenset(applied), applied[-1] if applied else None, "c3")
 
 
 def phase(name: str, from_: str | None, until: str | None, *ids: str) -> Phase:
@@ -52,11 +52,15 @@ def test_a_name_means_one_phase(name: str, position: Position, address: str) -> 
         ("backup", at("a1", "b2", "c3"), "2 phases: say which of orders/ready/backup, invoices/ready/backup"),
         ("told", at("a1"), "no phase that applies at revision a1: say which of orders/ready/told"),
         ("ready/backup", at("a1", "b2"), "2 phases: say which of orders/ready/backup, invoices/ready/backup"),
-        ("bac", at("a1"), "no runbook asks for bac; there are invoices/ready/backup, orders/before/backup"),
-        ("up", at("a1"), "no runbook asks for up"),
-        ("/backup", at("a1"), "no runbook asks for /backup"),
-        ("", at("a1"), "no runbook asks for"),
-        ("x/orders/ready/backup", at("a1"), "no runbook asks for x/orders/ready/backup"),
+        (
+            "bac",
+            at("a1"),
+            "no runbook has a sign-off bac; there are invoices/ready/backup, orders/before/backup",
+        ),
+        ("up", at("a1"), "no runbook has a sign-off up"),
+        ("/backup", at("a1"), "no runbook has a sign-off /backup"),
+        ("", at("a1"), "no runbook has a sign-off"),
+        ("x/orders/ready/backup", at("a1"), "no runbook has a sign-off x/orders/ready/backup"),
     ],
 )
 def test_what_is_not_clear_is_refused_with_the_names_that_would_be(
@@ -67,5 +71,5 @@ def test_what_is_not_clear_is_refused_with_the_names_that_would_be(
 
 
 def test_without_any_sign_off_there_is_none_to_name() -> None:
-    with pytest.raises(ConfigError, match="none here has a sign-off"):
+    with pytest.raises(ConfigError, match="none here has any"):
         find_signoff("backup", (), at())

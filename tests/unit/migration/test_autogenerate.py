@@ -83,6 +83,6 @@ def test_it_joins_with_another_rewriter(first: bool) -> None:
     )
     script = ops.MigrationScript("b2", up, up.reverse())
     ours = contracts("orders/ready")
-    chained = ours.chain(other) if first else other.chain(ours)
-    chained(CONTEXT, "a1", [script])
+    joined = ours.chain(other) if first else other.chain(ours)
+    joined(CONTEXT, "a1", [script])
     assert flat(script.upgrade_ops) == ["order_log upgrade"]

@@ -5,7 +5,7 @@ from importlib.resources import files
 
 from pipestate.database.postgresql import SESSION_SETTINGS
 from pipestate.ledger.functions import routines
-from pipestate.verify.session_safety import PLANTED
+from pipestate.verify.session_safety import IMPOSTORS
 
 SERVER = files("pipestate") / "migration" / "server"
 
@@ -21,8 +21,8 @@ def test_a_check_sees_the_same_world_on_the_server_and_in_verify() -> None:
     assert found == SESSION_SETTINGS
 
 
-def test_what_is_planted_is_asked_in_the_same_words() -> None:
-    wanted = " ".join(PLANTED.split())
+def test_impostors_are_found_in_the_same_words() -> None:
+    wanted = " ".join(IMPOSTORS.split())
     wanted = wanted.replace(
         "SELECT pg_catalog.string_agg(", "SELECT pg_catalog.to_json(pg_catalog.string_agg(", 1
     )

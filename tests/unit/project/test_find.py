@@ -1,4 +1,4 @@
-"""Whose chain: which project is meant, and what its files say of it. Nothing of it is imported."""
+"""Whose migrations: which project is meant, and what its files say of it. Nothing of it is imported."""
 
 import sys
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import pytest
 from pipestate.core.errors import ConfigError
 from pipestate.database.urls import shipped_root
 from pipestate.project.find import Named, find_project
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from support.versions import needs_alembic
 
 Enter = Callable[[str], Path]
@@ -17,7 +17,7 @@ SECRET = "s3cr3t-pa55w0rd"
 
 
 def ids(named: Named = Named()) -> list[str]:  # noqa: B008
-    return [revision.id for revision in read_chain(find_project(named))]
+    return [revision.id for revision in read_migrations(find_project(named))]
 
 
 # --- Which one -------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def test_sections_are_chosen_by_name(miniature: Enter) -> None:
     home = miniature("sections")
     assert ids() == ["main1"]
     sales = find_project(Named(section="sales"))
-    assert [revision.id for revision in read_chain(sales)] == ["sales1"]
+    assert [revision.id for revision in read_migrations(sales)] == ["sales1"]
     assert sales.option("sqlalchemy.url") == f"sqlite:///{home}/sales.sqlite"
 
 
@@ -119,7 +119,7 @@ def test_an_unknown_separator(miniature: Enter) -> None:
 def test_a_pyproject_is_a_project(miniature: Enter, given: str | None) -> None:
     miniature("pyproject")
     project = find_project(Named(config=Path(given) if given else None))
-    assert [revision.id for revision in read_chain(project)] == ["p1"]
+    assert [revision.id for revision in read_migrations(project)] == ["p1"]
     assert (project.config, project.runbooks) == (Path("pyproject.toml"), Path("runbooks"))
 
 
@@ -166,7 +166,7 @@ def test_a_faulty_pyproject(miniature: Enter, text: str, said: str) -> None:
 def test_scripts_alone_are_a_project(miniature: Enter) -> None:
     miniature("no_ini")
     project = find_project(Named(scripts=Path("app/migrations")))
-    assert [revision.id for revision in read_chain(project)] == ["n1"]
+    assert [revision.id for revision in read_migrations(project)] == ["n1"]
     assert project.runbooks == Path("app/migrations/runbooks")
     assert project.option("sqlalchemy.url") is None
 
@@ -235,7 +235,7 @@ def test_runbooks_lie_beside_the_ini_else_in_the_script_directory(
         ("[alembic]\nscript_location = gone\n", "script_location is gone, and there is no such directory"),
         (
             "[alembic]\nscript_location = %(HOME)s/x\n",
-            "script_location in [alembic] asks for %(home)s, which",
+            "script_location in [alembic] refers to %(home)s, which",
         ),
         ("[alembic]\nscript_location = 100%\n", "has a % that is not escaped: write %% for a plain %"),
     ],

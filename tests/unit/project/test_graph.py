@@ -1,4 +1,4 @@
-"""The chain says of heads, ancestors and order what Alembic says, over many histories."""
+"""`Migrations` says of heads, ancestors and order what Alembic says, over many histories."""
 
 import random
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 from alembic.script import ScriptDirectory
 
 from pipestate.project.find import Named, Project
-from pipestate.project.graph import Chain
-from pipestate.project.revision_files import read_chain
+from pipestate.project.graph import Migrations
+from pipestate.project.revision_files import read_migrations
 
 HISTORIES = 60
 
@@ -37,21 +37,21 @@ def test_as_alembic_has_it(tmp_path: Path, seed: int) -> None:
     versions.mkdir()
     write_history(versions, random.Random(seed))
     script = ScriptDirectory(str(tmp_path))
-    chain = read_chain(Project(None, tmp_path, (versions,), named=Named(scripts=tmp_path)))
-    assert sorted(revision.revision for revision in script.walk_revisions()) == sorted(chain.by_id)
-    assert chain.heads == tuple(sorted(script.get_heads()))
+    migrations = read_migrations(Project(None, tmp_path, (versions,), named=Named(scripts=tmp_path)))
+    assert sorted(revision.revision for revision in script.walk_revisions()) == sorted(migrations.by_id)
+    assert migrations.heads == tuple(sorted(script.get_heads()))
     for revision in script.walk_revisions():
         theirs = {each.revision for each in script.iterate_revisions(revision.revision, "base")}
-        assert chain.ancestors([revision.revision]) == theirs
-    assert_in_order(chain)
-    stored = random.Random(seed).sample(sorted(chain.by_id), min(3, len(chain.by_id)))
-    applied = {each for one in stored for each in chain.ancestors([one])}
-    assert chain.position(stored).applied == applied
+        assert migrations.ancestors([revision.revision]) == theirs
+    assert_in_order(migrations)
+    stored = random.Random(seed).sample(sorted(migrations.by_id), min(3, len(migrations.by_id)))
+    applied = {each for one in stored for each in migrations.ancestors([one])}
+    assert migrations.position(stored).applied == applied
 
 
-def assert_in_order(chain: Chain) -> None:
+def assert_in_order(migrations: Migrations) -> None:
     """Each revision stands after those that it needs."""
     seen: set[str] = set()
-    for revision in chain:
+    for revision in migrations:
         assert set(revision.needs) <= seen
         seen.add(revision.id)

@@ -8,15 +8,15 @@ import pytest
 
 from pipestate.core.errors import ConfigError
 from pipestate.project.find import Named, find_project
-from pipestate.project.graph import Chain
-from pipestate.project.revision_files import read_chain, read_revision
+from pipestate.project.graph import Migrations
+from pipestate.project.revision_files import read_migrations, read_revision
 
 Enter = Callable[[str], Path]
 VERSIONS = Path("alembic/versions")
 
 
-def chain() -> Chain:
-    return read_chain(find_project(Named()))
+def migrations() -> Migrations:
+    return read_migrations(find_project(Named()))
 
 
 def written(directory: Path, text: str, name: str = "x1.py") -> Path:
@@ -27,7 +27,7 @@ def written(directory: Path, text: str, name: str = "x1.py") -> Path:
 
 def test_a_project_whose_packages_are_missing(miniature: Enter) -> None:
     miniature("missing_package")
-    first, second = chain()
+    first, second = migrations()
     assert (first.id, first.down, first.title, first.line) == ("m1", (), "Members", 6)
     assert (second.id, second.down, second.gates) == ("m2", ("m1",), ("members/moved",))
     assert second.source == "alembic/versions/m2.py:8"
@@ -36,12 +36,12 @@ def test_a_project_whose_packages_are_missing(miniature: Enter) -> None:
 
 def test_the_title_is_the_first_line(miniature: Enter) -> None:
     miniature("stock")
-    assert [revision.title for revision in chain()] == ["Orders", "Drop the old orders."]
+    assert [revision.title for revision in migrations()] == ["Orders", "Drop the old orders."]
 
 
 def test_branches_merges_labels_and_dependencies(miniature: Enter) -> None:
     miniature("branches")
-    found = chain()
+    found = migrations()
     assert found.heads == ("alone", "both")
     assert found.labels == {"left": "left1", "right": "right1"}
     assert found.by_id["both"].down == ("left2", "right1")
@@ -107,9 +107,9 @@ def test_which_files_are_looked_at(miniature: Enter) -> None:
         (VERSIONS / name).write_text("no Python at all\n")
     (VERSIONS / "archive").mkdir()
     written(VERSIONS / "archive", "revision, down_revision = 'z', None\n")
-    assert [revision.id for revision in chain()] == ["a1", "b2"]
+    assert [revision.id for revision in migrations()] == ["a1", "b2"]
     written(VERSIONS, "revision, down_revision = '_', None\n", "_hidden.py")
-    assert "_" in chain()
+    assert "_" in migrations()
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_which_files_are_looked_at(miniature: Enter) -> None:
         ),
         (
             "revision, down_revision = 'z', 'gone'\n",
-            "z.py:1: down_revision is gone, which no file of this chain",
+            "z.py:1: down_revision is gone, which no file of this project",
         ),
         ("revision, down_revision = 'z', None\ndepends_on = 'gone'\n", "z.py:1: depends_on names gone"),
         ("revision, down_revision = 'z', 'z'\n", "z.py:1: revision z comes before itself"),
@@ -131,11 +131,11 @@ def test_which_files_are_looked_at(miniature: Enter) -> None:
         ),
     ],
 )
-def test_files_that_do_not_make_a_chain(miniature: Enter, text: str, said: str) -> None:
+def test_files_that_do_not_make_a_history(miniature: Enter, text: str, said: str) -> None:
     miniature("stock")
     written(VERSIONS, text, "z.py")
     with pytest.raises(ConfigError) as caught:
-        chain()
+        migrations()
     assert said in str(caught.value)
 
 
@@ -144,16 +144,16 @@ def test_a_cycle_names_its_way(miniature: Enter) -> None:
     for name, down in (("x", "z"), ("y", "x"), ("z", "y")):
         written(VERSIONS, f"revision, down_revision = {name!r}, {down!r}\n", f"{name}.py")
     with pytest.raises(ConfigError, match=r"x\.py:1: revision x comes before itself \(x → y → z → x\)"):
-        chain()
+        migrations()
 
 
-def test_a_deep_chain_is_read(tmp_path: Path) -> None:
-    from pipestate.project.graph import Revision, make_chain
+def test_a_deep_history_is_read(tmp_path: Path) -> None:
+    from pipestate.project.graph import Revision, make_migrations
 
     made = [
         Revision(f"r{n}", (f"r{n - 1}",) if n else (), (), (), "", tmp_path, 1) for n in reversed(range(3000))
     ]
-    assert [revision.id for revision in make_chain(made)][-1] == "r2999"
+    assert [revision.id for revision in make_migrations(made)][-1] == "r2999"
 
 
 # --- Gates -----------------------------------------------------------------------------------------
@@ -180,12 +180,12 @@ def test_a_deep_chain_is_read(tmp_path: Path) -> None:
         ("from pipestate.gate import gate\ndef upgrade():\n    '''gate('o/r')'''\n", ()),
     ],
 )
-def test_which_gates_a_revision_asks(tmp_path: Path, text: str, gates: tuple[str, ...]) -> None:
+def test_which_gates_a_revision_has(tmp_path: Path, text: str, gates: tuple[str, ...]) -> None:
     path = written(tmp_path, f"revision, down_revision = 'x', None\n{text}")
     assert read_revision(path).gates == gates
 
 
-def test_the_shipped_contracts_ask_their_gate() -> None:
-    shipped = read_chain(find_project(Named(shipped=True)))
+def test_the_shipped_contracts_check_their_gate() -> None:
+    shipped = read_migrations(find_project(Named(shipped=True)))
     assert [revision.id for revision in shipped if revision.gates] == ["0006", "0007"]
     assert {gate for revision in shipped for gate in revision.gates} == {"sites-consolidation/readiness"}

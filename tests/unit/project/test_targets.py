@@ -1,4 +1,4 @@
-"""What an upgrade does next, over chains with and without branches."""
+"""What an upgrade does next, over histories with and without branches."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -6,26 +6,26 @@ from pathlib import Path
 import pytest
 
 from pipestate.core.errors import ConfigError
-from pipestate.project.graph import Chain, Revision, ends, find_targets, make_chain, next_batch
+from pipestate.project.graph import Migrations, Revision, ends, find_targets, make_migrations, next_batch
 
 
-def chain(*revisions: str) -> Chain:
-    """Make a chain of `id<needs,needs#label`."""
+def migrations(*revisions: str) -> Migrations:
+    """Make migrations of `id<needs,needs#label`."""
     made = []
     for text in revisions:
         name, _, label = text.partition("#")
         id_, _, needs = name.partition("<")
         down = tuple(each for each in needs.split(",") if each)
         made.append(Revision(id_, down, (), (label,) if label else (), "", Path(f"{id_}.py"), 1))
-    return make_chain(made)
+    return make_migrations(made)
 
 
-LINE = chain("a", "b<a", "c<b", "d<c")
-BRANCHED = chain("a", "b<a", "c<b#contract", "d<b", "e<d")
+LINE = migrations("a", "b<a", "c<b", "d<c")
+BRANCHED = migrations("a", "b<a", "c<b#contract", "d<b", "e<d")
 
 
-def stretch(
-    of: Chain, applied: str, *, gated: str = "c", closed: str = "", wanted: Collection[str] = ()
+def batch(
+    of: Migrations, applied: str, *, gated: str = "c", closed: str = "", wanted: Collection[str] = ()
 ) -> str:
     found = next_batch(of, set(applied), wanted or of.heads, set(gated), set(closed))
     return "".join(revision.id for revision in found)
@@ -36,26 +36,26 @@ def stretch(
     [("", "", "ab"), ("ab", "", "c"), ("ab", "c", ""), ("abc", "", "d"), ("abcd", "", ""), ("", "c", "ab")],
 )
 def test_a_line_stops_at_a_closed_gate(applied: str, closed: str, runs: str) -> None:
-    assert stretch(LINE, applied, closed=closed) == runs
+    assert batch(LINE, applied, closed=closed) == runs
 
 
 @pytest.mark.parametrize(
     ("applied", "closed", "runs"), [("", "", "abde"), ("abde", "", "c"), ("abde", "c", "")]
 )
 def test_other_branches_go_on(applied: str, closed: str, runs: str) -> None:
-    assert stretch(BRANCHED, applied, closed=closed) == runs
+    assert batch(BRANCHED, applied, closed=closed) == runs
 
 
 def test_only_what_is_wanted() -> None:
-    assert stretch(BRANCHED, "", wanted=["d"]) == "abd"
-    assert stretch(LINE, "", gated="", wanted=["b"]) == "ab"
+    assert batch(BRANCHED, "", wanted=["d"]) == "abd"
+    assert batch(LINE, "", gated="", wanted=["b"]) == "ab"
 
 
 def test_what_merges_behind_a_closed_gate_waits() -> None:
-    merged = chain("a", "c<a", "d<a", "m<c,d", "z<m")
-    assert stretch(merged, "", closed="c") == "ad"
-    assert stretch(merged, "ad", closed="c") == ""
-    assert stretch(merged, "adc") == "mz"
+    merged = migrations("a", "c<a", "d<a", "m<c,d", "z<m")
+    assert batch(merged, "", closed="c") == "ad"
+    assert batch(merged, "ad", closed="c") == ""
+    assert batch(merged, "adc") == "mz"
 
 
 def test_ends() -> None:
@@ -68,19 +68,19 @@ def test_targets() -> None:
     assert find_targets(LINE, "head") == ("d",)
     assert find_targets(BRANCHED, "heads") == ("c", "e")
     assert find_targets(BRANCHED, "contract") == find_targets(BRANCHED, "contract@head") == ("c",)
-    assert find_targets(chain("abc1", "def2<abc1"), "ab") == ("abc1",)
+    assert find_targets(migrations("abc1", "def2<abc1"), "ab") == ("abc1",)
 
 
 @pytest.mark.parametrize(
     ("of", "name", "says"),
     [
         (BRANCHED, "head", "several (c, e)"),
-        (chain("ab1", "ab2<ab1"), "ab", "several revisions begin so (ab1, ab2)"),
+        (migrations("ab1", "ab2<ab1"), "ab", "several revisions begin so (ab1, ab2)"),
         (LINE, "+1", "no revision and no branch"),
         (LINE, "", "no revision and no branch"),
     ],
 )
-def test_no_target(of: Chain, name: str, says: str) -> None:
+def test_no_target(of: Migrations, name: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         find_targets(of, name)
     assert says in str(caught.value)

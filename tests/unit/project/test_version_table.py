@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from pipestate.core.errors import ConfigError
-from pipestate.project.graph import Chain, Revision
+from pipestate.project.graph import Migrations, Revision
 from pipestate.project.version_table import Candidate, Declared, choose_table
 
-CHAIN = Chain(
+MIGRATIONS = Migrations(
     tuple(Revision(name, (), (), (), "", Path(name), 1) for name in ("a1", "a2", "0001")),
 )
 UNCERTAIN = Declared(certain=False)
@@ -26,7 +26,7 @@ def hidden(name: str = "alembic_version", *stored: str) -> Candidate:
 
 
 def chosen(declared: Declared, *candidates: Candidate) -> Candidate | None:
-    return choose_table(CHAIN, declared, candidates, lambda each: each)
+    return choose_table(MIGRATIONS, declared, candidates, lambda each: each)
 
 
 @pytest.mark.parametrize("declared", [Declared(), UNCERTAIN, OPTION, Declared("v", "s", "env.py")])
@@ -66,7 +66,7 @@ def test_a_table_is_found_by_its_rows_where_env_does_not_say_it() -> None:
             chosen(UNCERTAIN, doubtful, ours)
 
 
-def test_rows_of_another_chain_are_refused() -> None:
+def test_rows_of_another_project_are_refused() -> None:
     for declared in (Declared(), UNCERTAIN):
         with pytest.raises(
             ConfigError, match=r"at revision ffff \(public\.alembic_version\), which this project"

@@ -44,7 +44,7 @@ def test_the_lock_is_its_taker_and_the_time_its_spender() -> None:
     assert table.spent_by is not None
     assert (table.taken_by.source, table.spent_by.source) == ("b2.py:7", "b2.py:8")
     assert (round(table.writer_ms or 0), round(table.reader_ms or 0), table.rows_ms) == (2000, 1500, 0)
-    assert table.unbounded
+    assert table.never_gives_up
     assert not table.rewritten
 
 
@@ -60,7 +60,7 @@ def test_a_lock_that_outlives_its_revision_belongs_to_the_one_that_took_it() -> 
     assert table.revision == "b2"
     assert table.spent_by is not None
     assert table.spent_by.source == "c3.py:9"
-    assert (table.rewritten, table.unbounded, table.lock_timeout_ms) == (True, False, 200.0)
+    assert (table.rewritten, table.never_gives_up, table.lock_timeout_ms) == (True, False, 200.0)
 
 
 def test_a_wait_belongs_to_the_lock_that_was_there_when_it_began() -> None:
@@ -94,7 +94,7 @@ def test_autovacuum_is_not_the_migration() -> None:
     assert revision.tables == ()
 
 
-def test_the_looks_at_one_gate_are_one_line() -> None:
+def test_the_evaluations_of_one_gate_are_one_line() -> None:
     trace = traced(statement("b2", 7, 1.0, 2.0), ended=2.1, done=2.1)
     trace.gates += [
         GateOutcome("b2", "orders/ready", "closed", ("quiet", "soak")),
@@ -108,7 +108,7 @@ def test_nothing_has_begun() -> None:
     assert attribute(Trace(), Seen(), [ORDERS]) == ()
 
 
-def test_a_primary_is_told_from_a_restored_backup() -> None:
+def test_a_primary_is_distinguished_from_a_restored_backup() -> None:
     """Both have the identifier of the system that they were copied from."""
     primary, standby = Server(False, 7, 1, 5), Server(True, 7, 1, 5)
     restored, sibling = Server(False, 7, 2, 5), Server(False, 7, 1, 6)

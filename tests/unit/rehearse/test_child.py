@@ -31,13 +31,13 @@ def test_an_error_is_traced_to_the_revision_also_through_a_cause(tmp_path: Path)
     exec(compile(file.read_text(), str(file), "exec"), names)
     recorder = Recorder(lambda *_, **__: None, [tmp_path], tmp_path)
 
-    def told_otherwise() -> None:
+    def fail_otherwise() -> None:
         try:
             names["upgrade"]()  # type: ignore[operator]
         except ValueError as cause:
             raise RuntimeError("told otherwise") from cause
 
     with pytest.raises(RuntimeError) as caught:
-        told_otherwise()
+        fail_otherwise()
     assert recorder.line_of(caught.value) == "a1.py:3", "relative to the project"
     assert recorder.line_of(RuntimeError("from nowhere")) is None

@@ -1,7 +1,7 @@
 from pipestate.rehearse.contents import Contents, Digest, differences
 
 
-def test_differences_are_told_by_name() -> None:
+def test_differences_are_reported_by_name() -> None:
     before = Contents(
         {"table orders": "", "column orders.id": "integer", "index by_note": "CREATE INDEX"},
         {"orders": Digest(2, "5"), "log": Digest(3, "7"), "gone": Digest(1, "1")},

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipestate.rehearse.impact import (
-    NOISE_FACTOR,
+    MEASURABLE_FACTOR,
     LimitFinding,
     LimitVerdict,
     LockEncounter,
@@ -39,38 +39,43 @@ def test_estimates_grow_with_productions_rows_up_to_ten_times(
 ) -> None:
     table = made_table(rows=rows, production_rows=production)
     assert table.scale == scale
-    assert table.production_stall_ms == (None if scale is None else 2000.0 * scale)
+    assert table.production_wait_ms == (None if scale is None else 2000.0 * scale)
 
 
 @pytest.mark.parametrize(
-    ("overrides", "bounded"),
+    ("overrides", "gives_up"),
     [
         ({"modes": ("ShareLock",)}, None),
         ({"lock_timeout_ms": None}, None),
         ({"lock_timeout_ms": 200.0}, True),
-        ({"lock_timeout_ms": 0.0, "unbounded": True}, False),
-        ({"lock_timeout_ms": 0.0, "unbounded": True, "encounter": encounter(gave_up=True)}, True),
+        ({"lock_timeout_ms": 0.0, "never_gives_up": True}, False),
+        ({"lock_timeout_ms": 0.0, "never_gives_up": True, "encounter": encounter(gave_up=True)}, True),
         ({"lock_timeout_ms": 200.0, "encounter": encounter(gave_up=False)}, False),
         ({"lock_timeout_ms": 5000.0, "encounter": encounter(gave_up=False)}, True),
         ({"lock_timeout_ms": None, "encounter": encounter(gave_up=False)}, False),
     ],
 )
-def test_a_trial_outweighs_what_lock_timeout_says(overrides: dict[str, Any], bounded: bool | None) -> None:
-    assert made_table(**overrides).bounded is bounded
+def test_a_trial_outweighs_what_lock_timeout_says(overrides: dict[str, Any], gives_up: bool | None) -> None:
+    assert made_table(**overrides).gives_up is gives_up
 
 
-def test_one_unbounded_wait_makes_the_whole_unbounded_and_one_unknown_makes_it_unknown() -> None:
-    def bounded(*timeouts: float | None) -> bool | None:
-        tables = [made_table(lock_timeout_ms=each, unbounded=each == 0) for each in timeouts]
+def test_one_request_that_never_gives_up_decides_and_one_unknown_makes_it_unknown() -> None:
+    def gives_up(*timeouts: float | None) -> bool | None:
+        tables = [made_table(lock_timeout_ms=each, never_gives_up=each == 0) for each in timeouts]
         revision = RevisionImpact("b2", "b2.py", 1.0, tuple(tables))
-        return Rehearsal("clone", "18", None, "b2", 1.0, 0.0, (revision,)).bounded
+        return Rehearsal("clone", "18", None, "b2", 1.0, 0.0, (revision,)).gives_up
 
-    assert [bounded(), bounded(200), bounded(200, None), bounded(200, None, 0)] == [True, True, None, False]
+    assert [gives_up(), gives_up(200), gives_up(200, None), gives_up(200, None, 0)] == [
+        True,
+        True,
+        None,
+        False,
+    ]
 
 
 def found(table: TableImpact, *, limit: float = 500, floor: float = 100) -> tuple[LimitFinding, ...]:
     revision = RevisionImpact("b2", "versions/b2.py", 2000.0, (table,))
-    return judge(Rehearsal("clone", "18", None, "b2", 1.0, floor / NOISE_FACTOR, (revision,)), limit)
+    return judge(Rehearsal("clone", "18", None, "b2", 1.0, floor / MEASURABLE_FACTOR, (revision,)), limit)
 
 
 @pytest.mark.parametrize(
@@ -131,13 +136,13 @@ def test_every_finding_of_a_revision_is_listed() -> None:
     """The index took less time than the rewrite, and was hidden behind it."""
     rewrite = made_statement("ALTER TABLE orders ADD COLUMN token uuid DEFAULT gen_random_uuid()")
     index = replace(made_statement("CREATE INDEX i ON orders (note)"), source="versions/b2.py:9", end=0.4)
-    noise = replace(made_statement("UPDATE alembic_version SET version_num = 'b2'"), end=0.02)
+    short = replace(made_statement("UPDATE alembic_version SET version_num = 'b2'"), end=0.02)
     plain = made_statement("SELECT pg_sleep(1)")
     table = made_table(
         rewritten=True,
         spent_by=rewrite,
         rewritten_by=rewrite,
-        statements=(rewrite, plain, index, index, noise),
+        statements=(rewrite, plain, index, index, short),
     )
     first, second = found(table)
     assert first.what.startswith("rewrites the table")
@@ -158,22 +163,24 @@ def test_a_lock_that_outlives_its_revision_is_that_revisions() -> None:
     assert finding.what == "keeps its lock while a later revision runs"
 
 
-def test_an_unbounded_request_fails_whatever_it_holds() -> None:
-    (finding,) = found(made_table(unbounded=True, held_ms=1.0, writer_ms=1.0))
+def test_a_request_that_never_gives_up_fails_whatever_it_holds() -> None:
+    (finding,) = found(made_table(never_gives_up=True, held_ms=1.0, writer_ms=1.0))
     assert finding.verdict is LimitVerdict.OVER
     assert "without a lock_timeout" in finding.what
 
 
 def test_a_long_lock_timeout_may_make_everybody_wait_as_long() -> None:
     (finding,) = found(made_table(lock_timeout_ms=60_000.0, writer_ms=1.0))
-    assert finding.what.startswith("asks for ACCESS EXCLUSIVE with a lock_timeout above the limit")
+    assert finding.what.startswith("requests ACCESS EXCLUSIVE with a lock_timeout above the limit")
 
 
 def test_a_request_that_was_seen_to_wait_longer_than_the_limit_is_reported() -> None:
     """It has no lock_timeout, and gave up all the same: a statement_timeout does that."""
     encounter = LockEncounter("b2", "orders", gave_up=True, waited_ms=900.0)
-    (finding,) = found(made_table(lock_timeout_ms=0.0, unbounded=True, writer_ms=1.0, encounter=encounter))
-    assert finding.what.startswith("asks for ACCESS EXCLUSIVE with a lock_timeout above the limit")
+    (finding,) = found(
+        made_table(lock_timeout_ms=0.0, never_gives_up=True, writer_ms=1.0, encounter=encounter)
+    )
+    assert finding.what.startswith("requests ACCESS EXCLUSIVE with a lock_timeout above the limit")
 
 
 def test_the_scaled_figure_is_judged() -> None:
@@ -203,7 +210,7 @@ def test_near_the_limit_nobody_can_say() -> None:
     assert finding.verdict is LimitVerdict.TOO_CLOSE
 
 
-def test_noise_is_no_finding_unless_it_is_far_over() -> None:
+def test_a_wait_too_small_to_measure_is_no_finding_unless_it_is_far_over() -> None:
     assert found(made_table(writer_ms=300.0), floor=400) == ()
     assert found(made_table(writer_ms=1100.0), floor=2000) != ()
 

@@ -21,5 +21,5 @@ REHEARSED = Rehearsal("postgresql://clone", "postgresql 18.4", "a1", "b2", 2100.
 )
 def test_after_a_failure_or_a_broken_write_no_check_passes(failed: Rehearsal) -> None:
     passed, kept = as_record(REHEARSED, {"b2": "1"}), as_record(failed, {"b2": "1"})
-    assert (passed.ok, passed.longest_stall_ms, passed.bounded) == (True, 2000.0, True)
-    assert (kept.ok, kept.longest_stall_ms, kept.bounded, failed.exit_code) == (False, None, None, 1)
+    assert (passed.ok, passed.longest_wait_ms, passed.bounded) == (True, 2000.0, True)
+    assert (kept.ok, kept.longest_wait_ms, kept.bounded, failed.exit_code) == (False, None, None, 1)

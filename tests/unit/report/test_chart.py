@@ -12,8 +12,8 @@ START = datetime(2026, 11, 1, tzinfo=UTC)
 WINDOW = Window(START, START + timedelta(days=10))
 
 
-def on_day(day: float, value: float | None, *, held: bool = True) -> Point:
-    return Point(START + timedelta(days=day), value, held)
+def on_day(day: float, value: float | None, *, passed: bool = True) -> Point:
+    return Point(START + timedelta(days=day), value, passed)
 
 
 def series(*points: Point, require: str = "n < 5", title: str = "book/one/c") -> Series:
@@ -33,7 +33,7 @@ def svg(of: Series) -> ElementTree.Element:
 
 def test_the_limit_is_a_line_with_its_words_and_the_wrong_side_is_marked() -> None:
     middle = (TOP + HIGH) / 2
-    (limit,) = drawn(on_day(0, 1), on_day(5, 2), on_day(10, 10, held=False)).limits
+    (limit,) = drawn(on_day(0, 1), on_day(5, 2), on_day(10, 10, passed=False)).limits
     assert limit == Limit("< 5", middle - 4, middle, TOP, middle - TOP)
 
 
@@ -60,7 +60,7 @@ def test_a_window_of_any_length_has_a_few_dates(days: int, labels: int) -> None:
 
 
 def test_what_failed_is_marked_and_so_is_what_has_no_number() -> None:
-    found = drawn(on_day(0, 1), on_day(1, 9, held=False), on_day(2, None, held=False), on_day(3, 1))
+    found = drawn(on_day(0, 1), on_day(1, 9, passed=False), on_day(2, None, passed=False), on_day(3, 1))
     assert (found.dots.count("h0"), found.failures.count("h0")) == (3, 1)
     assert found.unknown == f"M{WIDE * 2 // 10} {HIGH}h0"
     assert (found.line.count("M"), found.line.count("L")) == (2, 1), "the line ends where there is no number"
@@ -75,8 +75,8 @@ def test_a_gap_is_marked_and_the_line_does_not_cross_it() -> None:
     assert titles == ["No record from 3 Nov 2026, 00:00 to 7 Nov 2026, 00:00 UTC"]
 
 
-def test_the_chart_is_told_in_words() -> None:
-    assert drawn(on_day(0, 1), on_day(1, 9.5, held=False)).words == (
+def test_the_chart_is_described_in_words() -> None:
+    assert drawn(on_day(0, 1), on_day(1, 9.5, passed=False)).words == (
         "book/one/c, n: 2 records; lowest 1, highest 9.5, latest 9.5; required < 5; 1 failed; 1 gap without a record."
     )
 
@@ -96,7 +96,7 @@ def test_any_number_can_be_drawn(value: float) -> None:
 
 
 def test_nothing_but_unknown_values_can_be_drawn() -> None:
-    found = drawn(on_day(1, None, held=False), require="n = 0")
+    found = drawn(on_day(1, None, passed=False), require="n = 0")
     assert found.unknown
     assert not found.line
 
@@ -107,7 +107,7 @@ def test_a_window_without_length_can_be_drawn() -> None:
 
 
 def test_the_most_points_make_a_small_chart_whose_line_is_whole() -> None:
-    points = tuple(on_day(number / 50, number % 13, held=bool(number % 3)) for number in range(MOST_POINTS))
+    points = tuple(on_day(number / 50, number % 13, passed=bool(number % 3)) for number in range(MOST_POINTS))
     of = Series("c", "n", (), points, MOST_POINTS)
     text = ElementTree.tostring(svg(of), encoding="unicode")
     assert len(text) < 14_000

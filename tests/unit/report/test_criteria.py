@@ -19,10 +19,10 @@ def test_a_criterion_of_another_time_that_cannot_be_read_has_no_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "held"), [(4, True), (5, False), (None, False), ("NaN", False), (0.1, True)]
+    ("value", "passed"), [(4, True), (5, False), (None, False), ("NaN", False), (0.1, True)]
 )
-def test_a_value_is_judged_as_the_check_judges_it(value: object, held: bool) -> None:
-    assert satisfied(limits("n < 5")["n"], value) is held  # type: ignore[arg-type]
+def test_a_value_is_judged_as_the_check_judges_it(value: object, passed: bool) -> None:
+    assert satisfied(limits("n < 5")["n"], value) is passed  # type: ignore[arg-type]
 
 
 def test_a_check_on_one_observation_says_what_is_required_of_it() -> None:

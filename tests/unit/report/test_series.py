@@ -33,7 +33,7 @@ def test_a_few_points_are_kept_as_they_are() -> None:
     assert thin(points, WINDOW, extremes, slots=50) == (40, points)
 
 
-def test_many_points_are_thinned_to_a_bounded_number_that_keeps_lowest_and_highest() -> None:
+def test_many_points_are_thinned_to_a_limited_number_that_keeps_lowest_and_highest() -> None:
     points = [Point(after(hours=number / 100), number % 97) for number in range(60_000)]
     points[30_001] = Point(points[30_001].at, -3)
     points[30_003] = Point(points[30_003].at, 9999)
@@ -69,5 +69,5 @@ def test_one_point_has_no_gap() -> None:
 def test_a_number_that_never_moved_and_never_failed_is_calm() -> None:
     assert daily(1, 2, 3).is_calm
     assert not series(Point(START, 1.0), Point(after(days=1), 2.0)).is_calm
-    assert not series(Point(START, 7.0, held=False), Point(after(days=1), 7.0, held=False)).is_calm
-    assert not series(Point(START, None, held=False)).is_calm
+    assert not series(Point(START, 7.0, passed=False), Point(after(days=1), 7.0, passed=False)).is_calm
+    assert not series(Point(START, None, passed=False)).is_calm

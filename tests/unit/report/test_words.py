@@ -10,7 +10,7 @@ def day(number: int, state: DayState) -> Day:
     return Day(date(2026, 11, number), int(state is DayState.OPEN), 0, state)
 
 
-def test_a_strip_of_days_is_told_in_words() -> None:
+def test_a_strip_of_days_is_described_in_words() -> None:
     days = [day(1, DayState.OPEN), day(2, DayState.GAP), day(3, DayState.OPEN)]
     assert strip_words(days) == "The last 3 days: 2 days open, 1 day no record"
 

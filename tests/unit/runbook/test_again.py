@@ -6,7 +6,7 @@ from pipestate.runbook.lint import findings
 from pipestate.runbook.model import Check, Level
 from support.parsed import parse
 
-Told = list[tuple[int, str]]
+Reported = list[tuple[int, str]]
 
 FRONT = """---
 runbook: s
@@ -69,13 +69,13 @@ def asked(item: str, *, beside: str | None = None) -> list[Check]:
     return [check for check in phase.checks if isinstance(check, Check)]
 
 
-def told(item: str, *, rest: str = REST) -> Told:
+def reported(item: str, *, rest: str = REST) -> Reported:
     """What lint finds, with lines counted from the item's."""
     found = findings(FRONT + item + "\n" + rest, "s.md")
     return [(finding.line - LINE + 1, finding.message) for finding in found]
 
 
-def test_a_check_is_asked_once_more_with_all_that_its_block_says() -> None:
+def test_a_check_is_evaluated_once_more_with_all_that_its_block_says() -> None:
     first = parse(FRONT + REST, "s.md").phases[0].checks[0]
     (check,) = asked("- again: `one/recent`")
 
@@ -107,10 +107,10 @@ def test_another_criterion_and_another_length_combine(item: str) -> None:
     assert check.sql == "SELECT count(*) AS n FROM t WHERE at > now() - interval '48 hours'"
     assert check.window == "48 hours"
     assert [each.sql for each in check.evidence] == ["SELECT * FROM t WHERE at > now() - interval '48 hours'"]
-    assert told(item) == []
+    assert reported(item) == []
 
 
-def test_each_engine_s_variant_is_asked_again() -> None:
+def test_each_engine_s_variant_is_evaluated_again() -> None:
     postgresql, sqlite = asked("- again: `one/recent`, over `7 days`", beside=BESIDE)
 
     assert (postgresql.dialect, sqlite.dialect) == (None, "sqlite")
@@ -149,8 +149,8 @@ def test_each_engine_s_variant_is_asked_again() -> None:
         ),
     ],
 )
-def test_what_cannot_be_asked_again_is_told(item: str, message: str) -> None:
-    [(line, said)] = told(item)
+def test_what_cannot_be_evaluated_again_is_reported(item: str, message: str) -> None:
+    [(line, said)] = reported(item)
 
     assert line == 1
     assert said.startswith(message)
@@ -177,11 +177,11 @@ def test_what_cannot_be_asked_again_is_told(item: str, message: str) -> None:
     ],
 )
 def test_an_item_that_begins_with_again_and_cannot_be_read_is_an_error(item: str) -> None:
-    [(line, said)] = told(item)
+    [(line, said)] = reported(item)
 
     assert line == 1
     assert said.startswith(
-        "an item that begins with `again` asks a check of an earlier phase once more: write `- again:"
+        "an item that begins with `again` repeats a check of an earlier phase: write `- again:"
     )
 
 
@@ -189,11 +189,11 @@ def test_an_item_that_begins_with_again_and_cannot_be_read_is_an_error(item: str
     "text", ["Again, nobody writes.", "- once again\n- against it", "The word again: `x`.", "1. Do it again"]
 )
 def test_prose_may_use_the_word(text: str) -> None:
-    assert told(text) == []
+    assert reported(text) == []
 
 
-def test_a_paragraph_that_reads_like_an_item_is_told() -> None:
-    [(line, said)] = told("Then\n\nagain: `one/recent`")
+def test_a_paragraph_that_reads_like_an_item_is_reported() -> None:
+    [(line, said)] = reported("Then\n\nagain: `one/recent`")
 
     assert line == 3
     assert said.startswith("`again:` is read only as a list item")
@@ -218,8 +218,8 @@ def test_a_paragraph_that_reads_like_an_item_is_told() -> None:
         (["- [ ] `recent` (24h): word", "- again: `one/recent`"], 2),
     ],
 )
-def test_an_id_is_asked_once_in_a_phase(items: Sequence[str], line: int) -> None:
-    [(at, said)] = told("\n".join(items))
+def test_an_id_stands_once_in_a_phase(items: Sequence[str], line: int) -> None:
+    [(at, said)] = reported("\n".join(items))
 
     assert at == line
     assert said == f"id recent stands twice in one phase, first on line {LINE}: keep one"
@@ -227,25 +227,25 @@ def test_an_id_is_asked_once_in_a_phase(items: Sequence[str], line: int) -> None
 
 def test_the_phase_where_the_block_stands_is_named() -> None:
     rest = "\n## Phase: three\n\n- again: `two/recent`\n"
-    [(_, said)] = told("- again: `one/recent`", rest=rest)
+    [(_, said)] = reported("- again: `one/recent`", rest=rest)
 
     assert said.endswith("no earlier phase has such a check; there are one/recent, one/plain")
 
 
-def test_evidence_stands_with_the_block(findings_of: Callable[[str], Told]) -> None:
-    [(_, said)] = told("- again: `one/recent`\n\n```sql\n-- explains: recent\nSELECT 1;\n```\n")
+def test_evidence_stands_with_the_block(findings_of: Callable[[str], Reported]) -> None:
+    [(_, said)] = reported("- again: `one/recent`\n\n```sql\n-- explains: recent\nSELECT 1;\n```\n")
 
     assert said == "explains recent, which is no check of this phase; there are none"
 
 
-def test_a_phase_may_ask_nothing_but_what_was_asked_before() -> None:
-    assert told("- again: `one/recent`", rest="\n## Phase: three\n\n- again: `one/plain`\n") == []
+def test_a_phase_may_evaluate_nothing_but_what_was_evaluated_before() -> None:
+    assert reported("- again: `one/recent`", rest="\n## Phase: three\n\n- again: `one/plain`\n") == []
 
 
 @pytest.mark.parametrize(
     "sql", ["SELECT 1 AS n", "SELECT 1 AS n WHERE '124 hours' > ''", "SELECT 1 AS n -- '24 hours'"]
 )
-def test_a_window_must_stand_in_the_sql(sql: str, findings_in: Callable[[str], Told]) -> None:
+def test_a_window_must_stand_in_the_sql(sql: str, findings_in: Callable[[str], Reported]) -> None:
     body = (
         f"```sql\n-- check: a\n-- window: 24 hours\n-- require: n = 0\nSELECT 7, n FROM ({sql}\n) x;\n```\n"
     )
@@ -255,7 +255,7 @@ def test_a_window_must_stand_in_the_sql(sql: str, findings_in: Callable[[str], T
     assert said.startswith("check a: `-- window: 24 hours` stands in no literal of its SQL")
 
 
-def test_a_window_that_does_not_is_told_where_the_block_stands_alone() -> None:
+def test_a_window_that_does_not_is_reported_where_the_block_stands_alone() -> None:
     page = (
         FRONT.replace("interval '24 hours'", "interval '1 day'")
         + "- again: `one/recent`, over `2 days`\n"

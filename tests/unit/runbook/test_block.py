@@ -102,26 +102,26 @@ def test_a_view_may_be_narrower_than_its_phase(phase_of: Callable[[str], Phase])
         (["-- view: v", "-- require: b = 1"], "`-- require:` does not go with `-- view:`"),
     ],
 )
-def test_a_wrong_block_is_told_at_its_fence(lines: list[str], message: str, findings_in: Lint) -> None:
-    [(line, told)] = findings_in("Text.\n\n" + fence(*lines, "SELECT '24h'"))
+def test_a_wrong_block_is_reported_at_its_fence(lines: list[str], message: str, findings_in: Lint) -> None:
+    [(line, reported)] = findings_in("Text.\n\n" + fence(*lines, "SELECT '24h'"))
 
     assert line == 3
-    assert message in told
+    assert message in reported
 
 
 def test_evidence_of_a_faulty_check_is_no_second_fault(findings_in: Lint) -> None:
-    told = findings_in(fence("-- check: a", "SELECT 1") + fence("-- explains: a", "SELECT 2"))
+    reported = findings_in(fence("-- check: a", "SELECT 1") + fence("-- explains: a", "SELECT 2"))
 
-    assert [line for line, _ in told] == [1]
+    assert [line for line, _ in reported] == [1]
 
 
 @pytest.mark.parametrize(
     "sql", ["SELECT 2 AS n", "SELECT 2 AS n -- the end;", "SELECT ';' AS n", "SELECT 2 AS n; /* */ --"]
 )
 def test_a_block_ends_with_the_semicolon_that_psql_waits_for(sql: str, findings_in: Lint) -> None:
-    told = findings_in(f"```sql\n-- check: a\n-- require: n = 1\n{sql}\n```\n")
+    reported = findings_in(f"```sql\n-- check: a\n-- require: n = 1\n{sql}\n```\n")
     ends = "2 AS n;" in sql
 
-    assert told == (
+    assert reported == (
         [] if ends else [(1, "the block does not end with a semicolon, so psql would wait for more: add it")]
     )

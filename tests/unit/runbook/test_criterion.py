@@ -69,7 +69,7 @@ def test_a_column_may_begin_with_and() -> None:
         ("rows = 0", "= 0"),
     ],
 )
-def test_what_is_required_is_told_as_it_was_written(text: str, required: str) -> None:
+def test_what_is_required_is_reported_as_it_was_written(text: str, required: str) -> None:
     assert parse_requirement(text).comparisons[0].required == required
 
 
@@ -103,7 +103,7 @@ def test_what_is_required_is_told_as_it_was_written(text: str, required: str) ->
         ("rows = true", "rows = true: `rows` is a number, compare it with one"),
     ],
 )
-def test_what_cannot_be_parsed_is_told_with_how_to_write_it(text: str, what: str) -> None:
+def test_what_cannot_be_parsed_is_reported_with_how_to_write_it(text: str, what: str) -> None:
     with pytest.raises(RequirementError) as caught:
         parse_requirement(text)
 
@@ -121,7 +121,7 @@ WORDS = st.sampled_from(
 )
 def test_whatever_is_written_is_a_criterion_or_an_error_with_advice(text: str) -> None:
     try:
-        told = str(parse_requirement(text).comparisons)
+        reported = str(parse_requirement(text).comparisons)
     except RequirementError as error:
-        told = str(error)
-    assert told
+        reported = str(error)
+    assert reported

@@ -84,14 +84,16 @@ def test_a_block_without_any_of_our_directives_is_prose(content: str) -> None:
         ("/* x */\n-- view: a\nSELECT 1", "`-- view: a` stands below SQL"),
     ],
 )
-def test_a_wrong_directive_is_told(content: str, message: str) -> None:
-    [told] = read(content)[2]
+def test_a_wrong_directive_is_reported(content: str, message: str) -> None:
+    [reported] = read(content)[2]
 
-    assert told.startswith(f"s.md:7: {message}")
+    assert reported.startswith(f"s.md:7: {message}")
 
 
-@pytest.mark.parametrize(("look", "late"), [(has_directives, False), (mentions_directives, True)])
-def test_what_only_looks_like_a_block_of_ours_is_recognised(look: Callable[[str], bool], late: bool) -> None:
-    assert look("-- check: a\nSELECT 1")
-    assert look("SELECT 1\n-- check: a") is late
-    assert not look("-- a check\nSELECT 1")
+@pytest.mark.parametrize(("recognise", "late"), [(has_directives, False), (mentions_directives, True)])
+def test_what_only_looks_like_a_block_of_ours_is_recognised(
+    recognise: Callable[[str], bool], late: bool
+) -> None:
+    assert recognise("-- check: a\nSELECT 1")
+    assert recognise("SELECT 1\n-- check: a") is late
+    assert not recognise("-- a check\nSELECT 1")

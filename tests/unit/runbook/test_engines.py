@@ -12,8 +12,8 @@ def test_every_name_of_the_ledger_is_read_without_its_schema(name: str) -> None:
     ("sql", "read"),
     [
         (
-            "SELECT pipestate.soak.days_held FROM pipestate.soak",
-            "SELECT pipestate_soak.days_held FROM pipestate_soak",
+            "SELECT pipestate.soak.days_open FROM pipestate.soak",
+            "SELECT pipestate_soak.days_open FROM pipestate_soak",
         ),
         ('SELECT * FROM "pipestate"."SOAK"', "SELECT * FROM pipestate_soak"),
         ("SELECT * FROM PIPESTATE . Run", "SELECT * FROM pipestate_run"),
@@ -32,7 +32,7 @@ def test_names_are_read_however_they_are_written(sql: str, read: str) -> None:
         "SELECT 1 /* pipestate.soak */",
         "SELECT pipestate.sites",
         "SELECT main.pipestate.soak",
-        "SELECT pipestate_soak.days_held",
+        "SELECT pipestate_soak.days_open",
         "SELECT my_pipestate.soak",
         "pipestate.",
         "",

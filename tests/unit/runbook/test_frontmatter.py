@@ -95,12 +95,12 @@ def test_the_front_matter_may_end_as_yaml_does(end: str) -> None:
         ),
     ],
 )
-def test_a_wrong_front_matter_is_told_with_its_line(
+def test_a_wrong_front_matter_is_reported_with_its_line(
     front: str, line: int, message: str, findings_of: Lint
 ) -> None:
-    told = findings_of(page(front))
+    reported = findings_of(page(front))
 
-    assert [found for found in told if found[0] == line and message in found[1]], told
+    assert [found for found in reported if found[0] == line and message in found[1]], reported
 
 
 def test_a_file_whose_name_could_be_no_runbooks_is_to_be_called_by_its_runbook() -> None:
@@ -119,7 +119,7 @@ def test_a_file_whose_name_could_be_no_runbooks_is_to_be_called_by_its_runbook()
         "---\nrunbook: a",
     ],
 )
-def test_no_front_matter_is_told(text: str, findings_of: Lint) -> None:
+def test_no_front_matter_is_reported(text: str, findings_of: Lint) -> None:
     line, message = findings_of(text)[0]
 
     assert line == 1

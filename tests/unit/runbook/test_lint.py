@@ -67,13 +67,13 @@ def test_a_good_runbook_has_no_findings_and_may_be_run(write: Callable[[str], Pa
         ),
     ],
 )
-def test_sql_that_is_no_plain_read_is_told_at_its_fence(
+def test_sql_that_is_no_plain_read_is_reported_at_its_fence(
     lines: list[str], message: str, findings_in: Lint
 ) -> None:
-    [(line, told)] = findings_in("Text.\n\n" + fence(*lines))
+    [(line, reported)] = findings_in("Text.\n\n" + fence(*lines))
 
     assert line == 3
-    assert told.startswith(message)
+    assert reported.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -94,13 +94,13 @@ def test_sqlites_plan_may_be_a_check(findings_beside: Callable[[str, str], list[
     assert findings_beside(page, f"## Phase: ready\n\n{plan}") == []
 
 
-def test_evidence_of_two_checks_is_told_once(findings_in: Lint) -> None:
+def test_evidence_of_two_checks_is_reported_once(findings_in: Lint) -> None:
     body = fence("-- check: b", "-- require: n = 1", "SELECT 2 AS n")
 
     assert len(findings_in(body + fence("-- explains: b, good", "VACUUM"))) == 1
 
 
-def test_every_fault_is_told_in_the_order_of_the_lines() -> None:
+def test_every_fault_is_reported_in_the_order_of_the_lines() -> None:
     body = fence("-- check: a", "-- requires: rows = 0", "DROP TABLE a") + fence("-- explains: b", "SELECT 1")
     found = findings(FRONT + body, "s.md")
 

@@ -22,7 +22,7 @@ def test_the_variant_written_for_an_engine_wins_over_the_one_for_any() -> None:
         assert variant(order, "postgresql") is anywhere
 
 
-def test_a_check_for_another_engine_is_not_asked() -> None:
+def test_a_check_for_another_engine_is_not_evaluated() -> None:
     phase = make_phase(make_check("a", dialect="postgresql"), make_check("b"))
 
     assert [check.id for check in phase.checks_for("sqlite")] == ["b"]
@@ -39,7 +39,7 @@ def test_checks_and_signoffs_keep_the_order_of_the_document() -> None:
     assert phase.signoffs == (signoff,)
 
 
-def test_a_signoff_is_asked_like_a_blocking_check_on_any_engine() -> None:
+def test_a_signoff_is_evaluated_like_a_blocking_check_on_any_engine() -> None:
     signoff = SignOff("backup-taken", 5, timedelta(hours=24), "a backup")
 
     assert (signoff.level, signoff.dialect, signoff.from_, signoff.until) == ("block", None, None, None)

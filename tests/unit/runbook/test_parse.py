@@ -148,7 +148,7 @@ def test_a_byte_order_mark_and_any_line_end_are_tolerated(before: str, newline: 
         (b"\xef\xbb\xbf \n\n", 1, "the file is empty"),
     ],
 )
-def test_a_file_that_is_not_text_is_told_with_its_line(
+def test_a_file_that_is_not_text_is_reported_with_its_line(
     content: bytes, line: int, what: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "sample.md"
@@ -266,19 +266,19 @@ HIDDEN = "raw HTML or indented code holds what looks like a part of the runbook 
         ("~~~bash\nls\n", 1, "this fence is never closed: end it with a line of the same marks"),
     ],
 )
-def test_what_only_looks_like_a_part_of_the_runbook_is_told(
+def test_what_only_looks_like_a_part_of_the_runbook_is_reported(
     body: str, line: int, message: str, findings_in: Lint
 ) -> None:
-    told = findings_in(body)
+    reported = findings_in(body)
 
-    assert [found for found in told if found[0] == line and found[1].startswith(message)], told
+    assert [found for found in reported if found[0] == line and found[1].startswith(message)], reported
 
 
 def test_a_comment_that_swallows_the_rest_does_not_make_a_pass(findings_in: Lint) -> None:
-    told = findings_in("<!-- never closed\n")
+    reported = findings_in("<!-- never closed\n")
 
-    assert told[-1][1].startswith(HIDDEN)
-    assert "asks nothing" in told[0][1]
+    assert reported[-1][1].startswith(HIDDEN)
+    assert "checks nothing" in reported[0][1]
 
 
 @pytest.mark.parametrize(
@@ -289,10 +289,10 @@ def test_a_comment_that_swallows_the_rest_does_not_make_a_pass(findings_in: Lint
         "- again: `preflight/a`, over `2 days`\n",
     ],
 )
-def test_a_part_outside_of_any_phase_is_told(part: str, findings_of: Lint) -> None:
-    told = findings_of(SAMPLE.replace("Why it is done", f"{part}\nWhy it is done"))
+def test_a_part_outside_of_any_phase_is_reported(part: str, findings_of: Lint) -> None:
+    reported = findings_of(SAMPLE.replace("Why it is done", f"{part}\nWhy it is done"))
 
-    assert told == [(12, "outside of any phase this never runs: move it below a `## Phase:` heading")]
+    assert reported == [(12, "outside of any phase this never runs: move it below a `## Phase:` heading")]
 
 
 def test_other_boxes_outside_of_any_phase_are_prose(findings_of: Lint) -> None:

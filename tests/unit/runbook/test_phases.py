@@ -47,18 +47,20 @@ def test_parts_that_belong_together_are_a_phase(body: str, findings_in: Lint) ->
         (signoff("a") + evidence("a"), "explains a, which is no check of this phase; there are good"),
     ],
 )
-def test_what_clashes_in_one_phase_is_told_at_the_second(body: str, message: str, findings_in: Lint) -> None:
-    [(line, told)] = findings_in(body)
+def test_what_clashes_in_one_phase_is_reported_at_the_second(
+    body: str, message: str, findings_in: Lint
+) -> None:
+    [(line, reported)] = findings_in(body)
 
     assert line == 6
-    assert message in told
+    assert message in reported
 
 
-def test_evidence_twice_is_told(findings_in: Lint) -> None:
-    [(line, told)] = findings_in(check("a") + evidence("a") + evidence("a"))
+def test_evidence_twice_is_reported(findings_in: Lint) -> None:
+    [(line, reported)] = findings_in(check("a") + evidence("a") + evidence("a"))
 
     assert line == 11
-    assert told == "evidence for a stands twice in one phase, first on line 14: keep one"
+    assert reported == "evidence for a stands twice in one phase, first on line 14: keep one"
 
 
 def test_evidence_may_be_that_of_several_checks(phase_of: Callable[[str], Phase], findings_in: Lint) -> None:
@@ -66,8 +68,8 @@ def test_evidence_may_be_that_of_several_checks(phase_of: Callable[[str], Phase]
     shared = (Evidence(("a", "b"), 19, "SELECT '-- explains: a, b'", block="sample.md:19"),)
 
     assert [check.evidence for check in phase_of(body).checks if isinstance(check, Check)] == [shared, shared]
-    [(line, told)] = findings_in(body.replace("a, b", "a, c"))
-    assert (line, told.partition(";")[0]) == (11, "explains c, which is no check of this phase")
+    [(line, reported)] = findings_in(body.replace("a, b", "a, c"))
+    assert (line, reported.partition(";")[0]) == (11, "explains c, which is no check of this phase")
 
 
 OWN_ROWS = ["rows = 0", "rows <= 5", "rows < 3", "rows != 1", "rows >= 1 and rows <= 9"]
@@ -75,10 +77,10 @@ OWN_ROWS = ["rows = 0", "rows <= 5", "rows < 3", "rows != 1", "rows >= 1 and row
 
 @pytest.mark.parametrize("require", OWN_ROWS)
 def test_a_check_that_shows_its_own_rows_needs_no_evidence(require: str, findings_in: Lint) -> None:
-    [(line, told)] = findings_in(check("a", require) + evidence("a"))
+    [(line, reported)] = findings_in(check("a", require) + evidence("a"))
 
     assert line == 6
-    assert told.startswith(
+    assert reported.startswith(
         f"explains a, which requires `{require}` and so shows its own rows: take this block"
     )
 
@@ -95,15 +97,15 @@ def test_one_id_may_stand_in_two_phases(findings_of: Lint) -> None:
 
 
 @pytest.mark.parametrize("body", ["", "Only text.\n", "```sql\nSELECT 1\n```\n", view("a")])
-def test_a_phase_that_asks_nothing_is_told(body: str, findings_of: Lint) -> None:
+def test_a_phase_that_checks_nothing_is_reported(body: str, findings_of: Lint) -> None:
     text = f"---\nrunbook: sample\nphases:\n  one:\n---\n\n## Phase: one\n\n{body}"
 
     assert findings_of(text) == [
-        (7, "phase one asks nothing: give it a check or a sign-off, or make it a heading without `Phase:`")
+        (7, "phase one checks nothing: give it a check or a sign-off, or make it a heading without `Phase:`")
     ]
 
 
-def test_a_gate_that_nothing_could_close_is_told(findings_of: Lint) -> None:
+def test_a_gate_that_nothing_could_close_is_reported(findings_of: Lint) -> None:
     warning = check("a", "n = 1\n-- level: warn")
     text = "---\nrunbook: sample\nphases:\n  one: {opens: ['0006']}\n---\n\n## Phase: one\n\n"
 

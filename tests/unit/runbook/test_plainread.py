@@ -157,15 +157,15 @@ def test_a_plain_read_of_one_engine(sql: str, dialect: str) -> None:
     ],
 )
 def test_a_statement_that_begins_otherwise_is_refused(sql: str) -> None:
-    told = objections(sql, "postgresql") or objections(sql, "sqlite")
+    reported = objections(sql, "postgresql") or objections(sql, "sqlite")
 
-    assert "not with a plain read: begin with SELECT, WITH or VALUES" in told[0]
+    assert "not with a plain read: begin with SELECT, WITH or VALUES" in reported[0]
 
 
 def test_a_pragma_is_refused_with_how_to_read_it() -> None:
-    [told] = objections("PRAGMA query_only = off", "sqlite")
+    [reported] = objections("PRAGMA query_only = off", "sqlite")
 
-    assert told.startswith(
+    assert reported.startswith(
         "begins with PRAGMA, not with a plain read: read it as a table, SELECT … FROM pragma_"
     )
 
@@ -221,9 +221,9 @@ def test_an_explain_that_runs_something_or_is_of_no_read_is_refused(sql: str) ->
     ],
 )
 def test_what_does_more_than_read_is_refused(sql: str, message: str) -> None:
-    [told] = objections(sql, "postgresql")
+    [reported] = objections(sql, "postgresql")
 
-    assert message in told
+    assert message in reported
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
@@ -254,9 +254,9 @@ def test_sqlite_quotes_hide_no_function(call: str) -> None:
     ],
 )
 def test_what_is_not_one_statement_is_refused(sql: str, message: str) -> None:
-    [told] = objections(sql, None)
+    [reported] = objections(sql, None)
 
-    assert told.startswith(message)
+    assert reported.startswith(message)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ LATEST = "SELECT value, age_seconds FROM pipestate.latest_observation WHERE name
         ("value = 0", 'SELECT value FROM "pipestate"."latest_observation"'),
     ],
 )
-def test_a_check_on_the_newest_observation_asks_how_old_it_is(
+def test_a_check_on_the_newest_observation_checks_how_old_it_is(
     require: str, sql: str, findings_in: Lint
 ) -> None:
     [(line, said)] = findings_in(check(require, sql))
@@ -91,5 +91,7 @@ def test_a_check_on_the_newest_observation_asks_how_old_it_is(
         ("value = 0", "SELECT 'latest_observation' AS value"),
     ],
 )
-def test_what_asks_it_or_asks_something_else_is_in_order(require: str, sql: str, findings_in: Lint) -> None:
+def test_what_checks_it_or_checks_something_else_is_in_order(
+    require: str, sql: str, findings_in: Lint
+) -> None:
     assert findings_in(check(require, sql)) == []

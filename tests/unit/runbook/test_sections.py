@@ -29,9 +29,9 @@ def test_an_underlined_heading_is_a_phase_too() -> None:
 
 @pytest.mark.parametrize("heading", ["# Part two", "## Rollback", "Rollback\n--------"])
 def test_another_heading_ends_a_phase(heading: str, findings_of: Lint) -> None:
-    told = findings_of(FRONT + ONE + TWO + f"{heading}\n" + OTHER)
+    reported = findings_of(FRONT + ONE + TWO + f"{heading}\n" + OTHER)
 
-    assert [message for _, message in told] == [
+    assert [message for _, message in reported] == [
         "outside of any phase this never runs: move it below a `## Phase:` heading"
     ]
 
@@ -53,18 +53,20 @@ def test_another_heading_ends_a_phase(heading: str, findings_of: Lint) -> None:
         (ONE + TWO + "> ## Phase: three\n", 21, "a phase begins with a heading `## Phase: its-name`"),
     ],
 )
-def test_a_wrong_phase_is_told_with_its_line(text: str, line: int, message: str, findings_of: Lint) -> None:
-    [(at, told)] = findings_of(FRONT + text)
+def test_a_wrong_phase_is_reported_with_its_line(
+    text: str, line: int, message: str, findings_of: Lint
+) -> None:
+    [(at, reported)] = findings_of(FRONT + text)
 
     assert at == line
-    assert message in told
+    assert message in reported
 
 
 @pytest.mark.parametrize("name", ["", "Ready", "go on", "`one`", "*one*"])
 def test_a_phase_has_a_name_that_can_be_typed(name: str, findings_of: Lint) -> None:
-    told = findings_of(FRONT + ONE + TWO + f"## Phase: {name}\n{OTHER}")
+    reported = findings_of(FRONT + ONE + TWO + f"## Phase: {name}\n{OTHER}")
 
-    assert told == [(21, f"phase `{name}`: a name is lower-case letters, digits and hyphens")]
+    assert reported == [(21, f"phase `{name}`: a name is lower-case letters, digits and hyphens")]
 
 
 def test_headings_about_phases_are_prose(findings_of: Lint) -> None:

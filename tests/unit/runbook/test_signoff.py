@@ -75,10 +75,10 @@ def test_other_durations_are_refused(text: str, findings_in: Callable[[str], lis
     ],
 )
 def test_a_box_that_is_no_signoff_is_a_fault(item: str, message: str, findings_in: Lint) -> None:
-    [(line, told)] = findings_in(f"Before.\n\n{item}\n")
+    [(line, reported)] = findings_in(f"Before.\n\n{item}\n")
 
     assert line == 3
-    assert message in told
+    assert message in reported
 
 
 def test_a_box_without_a_name_is_prose(findings_in: Lint) -> None:

@@ -1,4 +1,4 @@
-"""A backfill's UPDATE: what lint asks of it, a batch of it, and what is left of it."""
+"""A backfill's UPDATE: what lint requires of it, a batch of it, and what is left of it."""
 
 from collections.abc import Callable
 
@@ -167,7 +167,7 @@ def test_a_batch_has_values_where_the_variables_stand() -> None:
     )
 
 
-def test_what_is_left_is_asked_without_the_range() -> None:
+def test_what_is_left_is_evaluated_without_the_range() -> None:
     sql = (
         "UPDATE ONLY orders o SET state = c.state IS DISTINCT FROM 'x'\nFROM customers c, LATERAL (SELECT 1) l\n"
         "WHERE c.id = o.customer AND o.id >= :first AND o.id <= :last AND o.state IS NULL"

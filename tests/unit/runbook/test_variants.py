@@ -52,7 +52,7 @@ def test_a_block_that_reads_the_same_needs_none() -> None:
     assert phase.checks_for("sqlite") == phase.checks_for("postgresql")
 
 
-def test_what_sqlite_cannot_hold_is_not_asked_there() -> None:
+def test_what_sqlite_cannot_hold_is_not_evaluated_there() -> None:
     phase = phase_of(check("-- dialect: postgresql"), "Nothing differs.\n")
 
     assert [check.id for check in phase.checks_for("postgresql")] == ["a"]
@@ -126,7 +126,7 @@ FOUND = [
 
 
 @pytest.mark.parametrize(("directives", "sql", "message"), FOUND)
-def test_what_is_wrong_beside_the_page_is_told_there(
+def test_what_is_wrong_beside_the_page_is_reported_there(
     directives: str, sql: str, message: str, findings_beside: Beside
 ) -> None:
     beside = READY + fence(directives, sql)
@@ -156,13 +156,13 @@ def test_what_is_wrong_beside_the_page_is_told_there(
         ("```sql\nSELECT 1\n", "1: this fence is never closed"),
     ],
 )
-def test_what_is_no_variant_is_told(beside: str, message: str, findings_beside: Beside) -> None:
+def test_what_is_no_variant_is_reported(beside: str, message: str, findings_beside: Beside) -> None:
     [said] = findings_beside(check(sql="SELECT 7 AS n;"), beside)
 
     assert said.startswith(f"sample.sqlite.md:{message}")
 
 
-def test_a_variant_twice_is_told(findings_beside: Beside) -> None:
+def test_a_variant_twice_is_reported(findings_beside: Beside) -> None:
     beside = READY + fence("-- check: a", OLD_LITE) + fence("-- check: a", "SELECT 3 AS n;")
     [said] = findings_beside(check(), beside)
 
@@ -198,7 +198,7 @@ def test_what_sqlite_cannot_read_wants_a_variant_where_the_page_has_some(
     assert findings_in(body) == [], "a project with PostgreSQL alone is left in peace"
 
 
-def test_evidence_of_what_sqlite_is_not_asked_needs_none(findings_beside: Beside) -> None:
+def test_evidence_of_what_sqlite_does_not_evaluate_needs_none(findings_beside: Beside) -> None:
     assert (
         findings_beside(check("-- dialect: postgresql") + fence("-- explains: a", "SELECT now();"), "None.\n")
         == []

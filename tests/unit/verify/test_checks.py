@@ -37,13 +37,13 @@ def test_a_failure_tells_what_is_and_what_was_required() -> None:
     )
 
 
-def test_a_pass_tells_what_held() -> None:
+def test_a_pass_tells_what_was_met() -> None:
     assert judged("a < 1.0 and b >= 0", 0.5, 7) == Judgement(
         PASSED, {"a": 0.5, "b": 7}, "a is 0.5, required < 1.0; b is 7, required >= 0"
     )
 
 
-def test_only_what_failed_is_told() -> None:
+def test_only_what_failed_is_reported() -> None:
     judgement = judged("a = 1 and b = 1 and c = 1", 1, 2, None)
 
     assert (judgement.outcome, judgement.message) == (FAILED, "b is 2, required = 1; c is NULL, required = 1")
@@ -182,13 +182,13 @@ def test_rows_are_counted_whatever_is_in_them(requirement: str, count: int, outc
     assert judgement.observed == {"rows": count}
 
 
-def test_a_count_that_holds_or_has_no_row_to_show_is_told_as_a_number() -> None:
+def test_a_count_that_holds_or_has_no_row_to_show_is_reported_as_a_number() -> None:
     assert judged_rows("rows = 0", ["a"], []).message == "rows is 0, required = 0"
     assert judged_rows("rows >= 1", ["a"], []).message == "rows is 0, required >= 1"
 
 
 @pytest.mark.parametrize(
-    ("columns", "row", "told"),
+    ("columns", "row", "reported"),
     [
         ("fault", ("no index",), "'no index'"),
         ("id written_by", (7, "ann"), "id 7, written_by 'ann'"),
@@ -197,12 +197,12 @@ def test_a_count_that_holds_or_has_no_row_to_show_is_told_as_a_number() -> None:
         ("id note", (7, "a\nb\x1b[2J"), r"id 7, note 'a\nb\x1b[2J'"),
     ],
 )
-def test_too_many_rows_are_told_with_their_number_and_the_first(
-    columns: str, row: tuple[object, ...], told: str
+def test_too_many_rows_are_reported_with_their_number_and_the_first(
+    columns: str, row: tuple[object, ...], reported: str
 ) -> None:
     judgement = judged_rows("rows = 0", columns.split(), [row] * 10, total=1234)
 
-    assert judgement.message == f"1,234 rows, first: {told}; required rows = 0"
+    assert judgement.message == f"1,234 rows, first: {reported}; required rows = 0"
     assert judgement.observed == {"rows": 1234}
 
 
@@ -218,7 +218,7 @@ def test_the_one_row_is_observed_beside_its_count() -> None:
     assert judged("rows = 0", "site-1").observed == {"rows": 1, "a": "site-1"}
 
 
-def test_a_wrong_number_of_rows_that_was_asked_for_is_a_failure() -> None:
+def test_a_wrong_number_of_rows_that_was_requested_is_a_failure() -> None:
     requirement = "a = 1 and rows = 1"
 
     assert judged_rows(requirement, ["a"], []).outcome is FAILED

@@ -114,7 +114,7 @@ def report_of(*gates: Gate, opens: tuple[str, ...] = (), default: bool = True) -
         (report_of(Gate.OPEN, Gate.OPEN), "Open: book/p0 and book/p1.", None),
         (report_of(Gate.OPEN, opens=("b2",)), "Open: book/p0.", "alembic upgrade head"),
         (
-            report_of(Gate.AHEAD),
+            report_of(Gate.NOT_STARTED),
             "Nothing was checked: no phase applies at revision base.",
             "pipestate plan",
         ),

@@ -28,8 +28,8 @@ OPEN = report(Gate.OPEN, quiet=Outcome.PASSED)
 CLOSED = report(Gate.CLOSED, quiet=Outcome.FAILED, soak=Outcome.FAILED)
 NEARLY = report(Gate.CLOSED, quiet=Outcome.PASSED, soak=Outcome.FAILED)
 ERRORED = report(Gate.CLOSED, quiet=Outcome.ERRORED)
-AHEAD = report(Gate.AHEAD, quiet=Outcome.SKIPPED)
-PAST = report(Gate.PAST, quiet=Outcome.SKIPPED)
+NOT_STARTED = report(Gate.NOT_STARTED, quiet=Outcome.SKIPPED)
+FINISHED = report(Gate.FINISHED, quiet=Outcome.SKIPPED)
 
 
 @dataclass
@@ -40,9 +40,9 @@ class World:
     took: float = 0.0
     now: float = 100.0
     pauses: list[float] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
 
-    def ask(self) -> Report:
+    def evaluate(self) -> Report:
         self.now += self.took
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
@@ -56,30 +56,32 @@ class World:
 
     def wait(self, patience_s: float) -> Report:
         clock: Callable[[], float] = lambda: self.now  # noqa: E731
-        return wait_for_opening(self.ask, patience_s, self.told.append, clock=clock, sleep=self.sleep)
+        return wait_for_opening(
+            self.evaluate, patience_s, self.reported.append, clock=clock, sleep=self.sleep
+        )
 
 
 def test_a_gate_that_is_open_is_not_waited_for() -> None:
     world = World([OPEN])
     assert world.wait(1800) is OPEN
-    assert (world.pauses, world.told) == ([], [])
+    assert (world.pauses, world.reported) == ([], [])
 
 
-def test_it_is_asked_until_it_opens_and_what_is_missing_is_said_when_it_changes() -> None:
+def test_it_is_evaluated_until_it_opens_and_what_is_missing_is_said_when_it_changes() -> None:
     world = World([CLOSED, CLOSED, NEARLY, NEARLY, OPEN])
     assert world.wait(1800) is OPEN
-    assert world.told == ["missing: quiet, soak", "missing: soak"]
+    assert world.reported == ["missing: quiet, soak", "missing: soak"]
     assert world.pauses == [15.0] * 4
 
 
-def test_when_the_time_is_over_it_is_asked_once_more() -> None:
+def test_when_the_time_is_over_it_is_evaluated_once_more() -> None:
     world = World([CLOSED])
     assert world.wait(40) is CLOSED
     assert world.now == 140.0
-    assert len(world.pauses) == 40, "a short wait asks every second"
+    assert len(world.pauses) == 40, "a short wait evaluates every second"
 
 
-def test_a_slow_question_is_not_asked_all_the_time() -> None:
+def test_a_slow_question_is_not_evaluated_all_the_time() -> None:
     world = World([CLOSED], took=30.0)
     world.wait(600)
     assert set(world.pauses[:-1]) == {120.0}
@@ -88,7 +90,7 @@ def test_a_slow_question_is_not_asked_all_the_time() -> None:
 def test_a_connection_that_is_lost_on_the_way_is_tried_again() -> None:
     world = World([CLOSED, LOST, LOST, CLOSED, OPEN])
     assert world.wait(1800) is OPEN
-    assert world.told == [
+    assert world.reported == [
         "missing: quiet, soak",
         "cannot reach postgresql://db; trying again",
         "missing: quiet, soak",
@@ -115,18 +117,18 @@ def test_what_is_wrong_with_the_project_is_not_waited_for() -> None:
 def test_a_check_that_errors_may_work_later() -> None:
     world = World([ERRORED, OPEN])
     assert world.wait(60) is OPEN
-    assert world.told == ["missing: quiet (errored)"]
+    assert world.reported == ["missing: quiet (errored)"]
     assert World([ERRORED]).wait(60).exit_code == 3
 
 
-def test_a_phase_that_is_ahead_may_come_and_one_that_is_past_does_not() -> None:
-    world = World([AHEAD, OPEN])
+def test_a_phase_that_has_not_started_may_open_and_a_finished_one_does_not() -> None:
+    world = World([NOT_STARTED, OPEN])
     assert world.wait(60) is OPEN
-    assert world.told == ["not asked at revision a1"]
-    world = World([PAST])
+    assert world.reported == ["not evaluated at revision a1"]
+    world = World([FINISHED])
     assert (world.wait(60).exit_code, world.pauses) == (2, [])
 
 
 def test_no_time_at_all_is_one_question() -> None:
     world = World([CLOSED])
-    assert (world.wait(0), world.pauses, world.told) == (CLOSED, [], [])
+    assert (world.wait(0), world.pauses, world.reported) == (CLOSED, [], [])

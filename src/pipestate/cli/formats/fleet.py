@@ -6,7 +6,7 @@ from rich.text import Text
 
 from pipestate.cli.formats.layout import hanging
 from pipestate.core.text import many, plain
-from pipestate.fleet.ask import UpgradeOutcome
+from pipestate.fleet.evaluate import UpgradeOutcome
 from pipestate.fleet.run import Fleet, Group
 
 MOST_ROWS = 40
@@ -24,7 +24,7 @@ def print_fleet(fleet: Fleet, console: Console) -> None:
     style = "bold green" if fleet.exit_code == 0 else "bold red"
     console.print(hanging(Text(f"{said[:1].upper()}{said[1:]}.", style), console))
     evaluated = "" if fleet.waves else " evaluated"
-    took = f"{many(fleet.asked, 'database')}{evaluated} in {fleet.duration_ms / 1000:.1f} s"
+    took = f"{many(fleet.evaluated, 'database')}{evaluated} in {fleet.duration_ms / 1000:.1f} s"
     console.print(Text(f"{took}\n", "dim"))
     heading = ""
     if fleet.waves:
@@ -83,7 +83,7 @@ def _what(group: Group, *, whole: bool = False, upgrade: bool = False) -> Text:
         return Text(("failed: " if upgrade else "") + plain(state.error), "magenta")
     pending = f"{many(state.pending, 'revision') if state.pending else 'nothing'} pending"
     if upgrade:
-        closed = f"held: {plain(', '.join(state.closed))} is closed, {pending}"
+        closed = f"left pending: {plain(', '.join(state.closed))} is closed, {pending}"
         return Text(closed, "yellow") if state.closed else Text(pending)
     said = Text(f"at {plain(state.revision or 'base')} of {plain(state.head or 'base')}, " if whole else "")
     if state.next is not None:
@@ -95,7 +95,7 @@ def _what(group: Group, *, whole: bool = False, upgrade: bool = False) -> Text:
         said.append(f"closed: {plain(', '.join(state.closed))}", "red")
         said.append(f" ({plain(', '.join(_checks(group)))})", "dim")
     else:
-        said.append(*(("every gate open", "green") if state.asked else ("nothing to check", "dim")))
+        said.append(*(("every gate open", "green") if state.evaluated else ("nothing to check", "dim")))
     if state.drift is not None:
         said.append(f"\n{plain(state.drift)}", "yellow")
     return said
@@ -115,21 +115,26 @@ def _sum(fleet: Fleet) -> str:
     if fleet.drifted:
         parts.append(f"{len(fleet.drifted):,} with drift")
     if fleet.is_interrupted:
-        parts.append(f"{fleet.total - fleet.asked:,} left out")
+        parts.append(f"{fleet.total - fleet.evaluated:,} left out")
     return ", ".join(parts)
 
 
 def _sum_of_upgrade(fleet: Fleet) -> str:
     counted = {each: sum(wave.outcomes.get(each, 0) for wave in fleet.waves) for each in UpgradeOutcome}
-    parts = [f"{number:,} {outcome}" for outcome, number in counted.items() if number]
+    parts = [f"{number:,} {_words(outcome)}" for outcome, number in counted.items() if number]
     parts += [f"{fleet.left:,} not begun"] if fleet.left else []
     return ", ".join(parts) or "no database"
+
+
+def _words(outcome: UpgradeOutcome) -> str:
+    """Write an outcome for people; JSON keeps the older word `held`."""
+    return outcome.name.lower().replace("_", " ")
 
 
 def _waves(fleet: Fleet) -> Table:
     shown = [each for each in UpgradeOutcome if any(wave.outcomes.get(each) for wave in fleet.waves)]
     table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("wave", "databases", *shown):
+    for name in ("wave", "databases", *map(_words, shown)):
         table.add_column(name, justify="right")
     for wave in fleet.waves:
         numbers = (wave.number, wave.databases, *(wave.outcomes.get(each, 0) for each in shown))

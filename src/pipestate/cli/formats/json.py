@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipestate.database.urls import shown
-from pipestate.verify.report import count
+from pipestate.verify.report import Gate, count
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-    from pipestate.fleet.ask import Answer
+    from pipestate.fleet.evaluate import Answer
     from pipestate.fleet.run import Fleet
     from pipestate.rehearse.impact import Rehearsal, TableImpact
 
 Shapes = Mapping[str, str]
 VERSION = {"schema_version": 1}
+GATES = {Gate.NOT_STARTED: "ahead", Gate.FINISHED: "past"}  # their names in schema_version 1
 # The keys of a dataclass, by its name, if they are not its fields; `key=attribute` if the two differ, and `a.b` is the
 # attribute of another one. `schema_version` is a constant.
 SHAPES: Shapes = {
@@ -29,32 +30,34 @@ SHAPES: Shapes = {
     "Verdict": "id=check_id outcome level require observed message source block duration_ms evidence evidence_rows",
     # drift, plan, history
     "Drift": "schema_version revision recorded_at incomparable differences",
-    "ChainPlan": "schema_version revision=database.revision head=database.head steps next=advice",
+    "MigrationPlan": "schema_version revision=database.revision head=database.head steps next=advice",
     "Entry": "at kind who what revision role",
     # status
     "Status": "schema_version at database no_ledger warnings runbooks observations forced backfills rehearsal views "
     "drift soft_dropped",
     "SoftDropped": "kind name columns revision dropped_at rows bytes",
     "RunbookStatus": "name title path phases",
+    "PhaseStatus": "name gate opens checks soaks opening sign_offs held=open_streak days last_closed",
     "SignOffStatus": "id text valid_for_seconds=valid_for people missing until words",
-    "Observed": "name value at age_seconds=age source actor asked_by fails",
-    "RecordedRehearsal": "at by revisions clone rows longest_stall_ms noise_ms bounded ok unchanged",
+    "Observed": "name value at age_seconds=age source actor asked_by=checked_by fails",
+    "RecordedSignOff": "person at until holds=is_valid note",
+    "RecordedRehearsal": "at by revisions clone rows longest_stall_ms=longest_wait_ms noise_ms=idle_wait_ms bounded ok unchanged",
     # fleet
     "Answer": "name url=shown_url schema exit_code error dialect server_version revision head duration_ms summary "
     "phases drift pending next upgrade warnings",
     "PhaseFound": "phase=name gate wrong",
-    "TenantUpgrade": "wave outcome before applied waiting held",
-    "Fleet": "exit_code databases=total asked interrupted=is_interrupted duration_ms exit_codes=codes groups drifted "
+    "TenantUpgrade": "wave outcome before applied waiting held=left_pending",
+    "Fleet": "exit_code databases=total asked=evaluated interrupted=is_interrupted duration_ms exit_codes=codes groups drifted "
     "repeated left waves stopped",
     "Group": "databases=names first=names revision=state.revision closed=state.closed error=state.error",
     "Tenant": "source url=address",
     # rehearse
-    "Rehearsal": "clone server before after duration_ms noise_ms longest_stall_ms max_stall_ms=limit_ms failure "
+    "Rehearsal": "clone server before after duration_ms noise_ms=idle_wait_ms longest_stall_ms=longest_wait_ms max_stall_ms=limit_ms failure "
     "revisions findings writes there_and_back=returned not_probed not_tried autovacuum",
     "RevisionImpact": "revision path duration_ms gates tables",
     "TableImpact": "table rows production_rows scale bytes modes rewritten taken_at=taken_by.source "
-    "spent_at=spent_by.source bounded bounded_by=bounded waited_for_reader_ms=encounter.waited_ms lock_timeout_ms "
-    "held_ms writer_ms reader_ms rows_ms stall_ms production_stall_ms oldest_transaction_s=oldest_s",
+    "spent_at=spent_by.source bounded=gives_up bounded_by=gives_up waited_for_reader_ms=encounter.waited_ms lock_timeout_ms "
+    "held_ms writer_ms reader_ms rows_ms stall_ms=wait_ms production_stall_ms=production_wait_ms oldest_transaction_s=oldest_s",
     "Return": "ok back again failure",
 }
 
@@ -89,6 +92,8 @@ def as_plain(value: Any, shapes: Shapes = SHAPES) -> Any:
         return value.isoformat()
     if isinstance(value, timedelta):
         return int(value.total_seconds())
+    if isinstance(value, Gate):
+        return GATES.get(value, str(value))
     return str(value) if isinstance(value, Enum) else value
 
 
@@ -128,14 +133,14 @@ def answer_as_data(answer: "Answer") -> dict[str, Any]:
         done = answer.upgrade
         data["upgrade"]["waiting"] = [{"revision": each, "gate": gate} for each, gate in done.waiting]
         data["upgrade"]["held"] = [
-            {"revision": each, "gated": each not in done.held_ungated} for each in done.held
+            {"revision": each, "gated": each not in done.pending_ungated} for each in done.left_pending
         ]
     return data
 
 
 def fleet_as_data(fleet: "Fleet") -> dict[str, Any]:
     """Return the last line of a fleet: the totals."""
-    from pipestate.fleet.ask import UpgradeOutcome
+    from pipestate.fleet.evaluate import UpgradeOutcome
 
     data = {**VERSION, "kind": "summary", "ok": fleet.exit_code == 0, **as_plain(fleet)}
     data["groups"] = [
@@ -174,6 +179,6 @@ def _table(found: "Rehearsal", table: "TableImpact") -> dict[str, Any]:
         **as_plain(table),
         "scale": None if table.scale is None else round(table.scale, 3),
         "modes": [spelt(mode) for mode in table.modes],
-        "bounded_by": known_by if table.bounded is not None and STRONGEST in table.modes else None,
-        "noise": table.stall_ms < found.noise_floor_ms,
+        "bounded_by": known_by if table.gives_up is not None and STRONGEST in table.modes else None,
+        "noise": table.wait_ms < found.measurable_ms,
     }

@@ -38,7 +38,7 @@ def more_rows(total: int, shown: int) -> list[str]:
 def database_line(info: DatabaseInfo) -> str:
     """Name the database and its revision."""
     server = f"{info.dialect} {info.server_version}"
-    head = f" of {info.head}" if info.head else " (the chain is empty)"
+    head = f" of {info.head}" if info.head else " (no migrations yet)"
     return plain(f"{database_name(info.url)}, {server}, at revision {info.revision or 'base'}{head}")
 
 

@@ -20,14 +20,14 @@ FAMILIES = {
     "pipestate_verify_exit_code": "What the command exits with.",
     "pipestate_database_info": "Where the database stands, and what it is.",
     "pipestate_verify_duration_seconds": "How long the run took.",
-    "pipestate_gate_open": "Whether the gate is open, for each phase that was asked.",
+    "pipestate_gate_open": "Whether the gate is open, for each phase that was evaluated.",
     "pipestate_gate_state": "The state of the gate: 1 for the one that it is in.",
     "pipestate_checks": "How many checks of the phase there are of each outcome.",
-    "pipestate_check_passed": "Whether the check passed, for each that was asked.",
+    "pipestate_check_passed": "Whether the check passed, for each that was evaluated.",
     "pipestate_check_duration_seconds": "How long the queries of the check took.",
     "pipestate_record_timestamp_seconds": "When the phase was recorded last.",
     "pipestate_record_age_seconds": "How old the last record of the phase was during this run.",
-    "pipestate_gate_held_seconds": "For how long all records of the phase have been open.",
+    "pipestate_gate_open_seconds": "For how long all records of the phase have been open.",
     "pipestate_observation_value": "The last value of the observation.",
     "pipestate_observation_timestamp_seconds": "When it was observed.",
     "pipestate_observation_age_seconds": "How old it was during this run.",
@@ -80,7 +80,7 @@ def _report(report: Report) -> Iterator[Sample]:
         if phase.gate in (Gate.OPEN, Gate.CLOSED):
             yield "gate_open", float(phase.gate is Gate.OPEN), labels
         for gate in Gate:
-            yield "gate_state", float(gate is phase.gate), labels | {"state": gate}
+            yield "gate_state", float(gate is phase.gate), labels | {"state": gate.name.lower()}
         for outcome, number in count(phase.checks).items():
             yield "checks", number, labels | {"outcome": outcome}
         for verdict in phase.checks:
@@ -96,7 +96,7 @@ def _ledger(latest: Latest) -> Iterator[Sample]:
         labels = {"runbook": record.runbook, "phase": record.phase}
         yield "record_timestamp_seconds", record.at, labels
         yield "record_age_seconds", record.age_s, labels
-        yield "gate_held_seconds", record.held_s, labels
+        yield "gate_open_seconds", record.open_s, labels
     for fact in latest.observations:
         labels = {"name": fact.name}
         yield "observation_value", fact.value, labels

@@ -14,14 +14,14 @@ from pipestate.core.text import many, plain
 from pipestate.ledger.history import Entry
 from pipestate.ledger.record import WRITTEN_BY_ITSELF, Event
 from pipestate.ledger.soft_drops import SoftDropped
-from pipestate.status.plan import ChainPlan, PlannedRevision
+from pipestate.status.plan import MigrationPlan, PlannedRevision
 
 MOST = 8  # consecutive pending revisions without a gate that are listed
 ENDS = 3  # revisions listed before a longer run is folded
 
 
 def print_plan(
-    plan: ChainPlan, dropped: Sequence[SoftDropped], console: Console, *, verbose: bool = False
+    plan: MigrationPlan, dropped: Sequence[SoftDropped], console: Console, *, verbose: bool = False
 ) -> None:
     """Print the next step first; fold applied revisions and long runs of pending ones; list soft-dropped objects."""
     pending = sum(not step.applied for step in plan.steps)
@@ -39,7 +39,7 @@ def print_plan(
         console.print(hanging(Text(f"Soft-dropped: {plain(line)}", "dim"), console))
 
 
-def _rows(plan: ChainPlan, *, verbose: bool) -> Iterator[tuple[Text, ...]]:
+def _rows(plan: MigrationPlan, *, verbose: bool) -> Iterator[tuple[Text, ...]]:
     kinds = groupby(plan.steps, key=lambda step: (step.applied, bool(step.gates) and not step.applied))
     for (applied, gated), group in kinds:
         steps = list(group)

@@ -91,11 +91,11 @@ def _summary(found: Rehearsal) -> str:
         return f"{_failed('Failed', found.failure)}. The clone is at {at} now, production was not touched."
     broken = len(found.writes.broken)
     before = f"Broken: {many(broken, 'write')} that worked before. " if broken else ""
-    longest = duration(found.longest_stall_ms)
-    if found.longest_stall_ms < found.noise_floor_ms:
-        longest = f"not measurable (under {duration(found.noise_floor_ms)})"
+    longest = duration(found.longest_wait_ms)
+    if found.longest_wait_ms < found.measurable_ms:
+        longest = f"not measurable (under {duration(found.measurable_ms)})"
     if found.limit_ms is None:
-        return f"{before}The longest wait is {longest}. --max-stall 500ms makes this a verdict."
+        return f"{before}The longest wait is {longest}. No limit set. Add --max-wait 500ms to pass or fail."
     limit = f"the limit is {duration(found.limit_ms)}"
     return f"{before}{OUTCOMES[_worst(found)]}: the longest wait is {longest}, {limit}."
 
@@ -110,9 +110,9 @@ def _details(found: Rehearsal, width: int) -> Iterator[str]:
     clone = f"{kind} {database_name(url)}".strip()
     at = f"{found.before or 'base'} → {found.after or 'base'}"
     yield from _wrapped(f"{clone}  {found.server}  {at} in {duration(found.duration_ms)}", "", width)
-    if found.noise_ms:
-        noise, floor = duration(found.noise_ms), duration(found.noise_floor_ms)
-        said = f"An empty revision shows waits of {noise}; waits below {floor} count as noise."
+    if found.idle_wait_ms:
+        idle, floor = duration(found.idle_wait_ms), duration(found.measurable_ms)
+        said = f"Without revisions others wait up to {idle}; waits below {floor} are too small to measure."
         yield from _wrapped(said, "", width)
     for revision in found.revisions:
         yield ""
@@ -130,7 +130,7 @@ def _revision(found: Rehearsal, revision: RevisionImpact, width: int) -> Iterato
         failing = f": {', '.join(gate.failing)}" if gate.failing else ""
         passed = "; the rehearsal ignored it" if gate.state != "open" else ""
         yield from _named("gate", f"{gate.gate} is {gate.state}{failing}{passed}", width)
-    shown = [table for table in revision.tables if _is_worth_a_line(table, found.noise_floor_ms)]
+    shown = [table for table in revision.tables if _is_worth_a_line(table, found.measurable_ms)]
     for table in shown:
         yield from _table(found, revision, table, width)
     if not shown:
@@ -143,7 +143,7 @@ def _revision(found: Rehearsal, revision: RevisionImpact, width: int) -> Iterato
 def _is_worth_a_line(table: TableImpact, floor: float) -> bool:
     """Tell whether a table is shown: skip those with short, weak write locks."""
     weak = all(mode in ("RowShareLock", "RowExclusiveLock") for mode in table.modes)
-    return not weak or table.stall_ms >= floor or table.scale is None
+    return not weak or table.wait_ms >= floor or table.scale is None
 
 
 def _table(found: Rehearsal, revision: RevisionImpact, table: TableImpact, width: int) -> Iterator[str]:
@@ -155,8 +155,8 @@ def _table(found: Rehearsal, revision: RevisionImpact, table: TableImpact, width
         rows = f"{rows}; in production {table.production_rows:,} rows: {times}"
     yield from _wrapped(f"{table.table}  {rows}", "  ", width)
     yield from _named("certain", "; ".join(_certain(table, revision.path)), width)
-    yield from _named("estimate", "; ".join(_estimates(table, found.noise_floor_ms)), width)
-    if table.spent_by is not None and table.stall_ms >= found.noise_floor_ms:
+    yield from _named("estimate", "; ".join(_estimates(table, found.measurable_ms)), width)
+    if table.spent_by is not None and table.wait_ms >= found.measurable_ms:
         yield from _named("time", _spent(table.spent_by, revision.path), width)
     if STRONGEST in table.modes:
         age = table.oldest_s
@@ -172,8 +172,8 @@ def _certain(table: TableImpact, file: str) -> Iterator[str]:
     yield "rewritten" if table.rewritten else "not rewritten"
     if STRONGEST not in table.modes:
         return
-    if table.bounded is None:
-        yield "whether waiting for it is bounded is not known"
+    if table.gives_up is None:
+        yield "whether the request gives up is not known"
         return
     limit = duration(table.lock_timeout_ms) if table.lock_timeout_ms else "none"
     if table.encounter is None:
@@ -181,9 +181,9 @@ def _certain(table: TableImpact, file: str) -> Iterator[str]:
     elif table.encounter.gave_up:
         known = f"tried: it gave up after {duration(table.encounter.waited_ms)}"
     else:
-        more = f", lock_timeout {limit}" if table.bounded else ""
+        more = f", lock_timeout {limit}" if table.gives_up else ""
         known = f"tried: it still waited after {duration(table.encounter.waited_ms)}{more}"
-    yield f"waiting for it is {'' if table.bounded else 'not '}bounded ({known})"
+    yield f"the request {'gives' if table.gives_up else 'never gives'} up ({known})"
 
 
 def _estimates(table: TableImpact, floor: float) -> Iterator[str]:
@@ -194,7 +194,7 @@ def _estimates(table: TableImpact, floor: float) -> Iterator[str]:
         if waited is None:
             yield f"{who} not measured"
         elif waited < floor:
-            yield f"{who}: noise"
+            yield f"{who}: too small to measure"
         else:
             yield f"{'rows locked' if who == 'rows' else f'{who} waits'} {_figure(table, waited)}"
 
@@ -230,9 +230,9 @@ def _notes(found: Rehearsal) -> Iterator[str]:
         yield f"Not probed: {table} ({why}); it is judged by how long its lock was held."
     for name in found.autovacuum:
         yield f"An autovacuum of {name} ran meanwhile."
-    if found.limit_ms is not None and found.noise_floor_ms > found.limit_ms * 2:
-        floor = duration(found.noise_floor_ms)
-        yield f"Waits under {floor} are noise here: use a quieter machine for this limit."
+    if found.limit_ms is not None and found.measurable_ms > found.limit_ms * 2:
+        floor = duration(found.measurable_ms)
+        yield f"Waits under {floor} are too small to measure here: use a quieter machine for this limit."
     tried, empty = found.writes.tried, found.writes.empty
     if tried:
         yield f"Writes: one row of {many(tried, 'table')} was updated, inserted and deleted, and rolled back."

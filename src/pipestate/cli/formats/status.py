@@ -31,33 +31,31 @@ BAR = 30
 RECENT = 14 * DAY  # older backfills are history
 
 
-def print_status(standing: Status, console: Console, calls: Calls, *, verbose: bool = False) -> None:
+def print_status(status: Status, console: Console, calls: Calls, *, verbose: bool = False) -> None:
     """Print the answer, each phase, other records of the ledger, and the runbooks' views."""
     parts = Group(
-        *_header(standing, calls),
-        *_phases(standing, calls, verbose=verbose),
-        *_ledger(standing, calls),
-        *_observations(standing, console.width),
-        *show_views(standing.views, console.width, named=len(standing.runbooks) > 1),
+        *_header(status, calls),
+        *_phases(status, calls, verbose=verbose),
+        *_ledger(status, calls),
+        *_observations(status, console.width),
+        *show_views(status.views, console.width, named=len(status.runbooks) > 1),
     )
     console.print(parts)
 
 
-def _header(standing: Status, calls: Calls) -> Iterator[RenderableType]:
+def _header(status: Status, calls: Calls) -> Iterator[RenderableType]:
     """Answer in one line, then name the database, and the moment."""
-    is_good = standing.addresses(Gate.OPEN) and not standing.addresses(Gate.CLOSED)
-    step = "" if standing.ran else f" Next: {standing.next_command(calls)}"
-    yield Text(f"{standing.answer}{step}", "bold green" if is_good else "bold red")
-    text = Text(f"{database_line(standing.database)}, {on(standing.at, standing.at)} UTC", "dim")
-    drawn = any(day.open or day.closed for _, phase in standing.phases() for day in phase.days)
+    is_good = status.addresses(Gate.OPEN) and not status.addresses(Gate.CLOSED)
+    step = "" if status.ran else f" Next: {status.next_command(calls)}"
+    yield Text(f"{status.answer}{step}", "bold green" if is_good else "bold red")
+    text = Text(f"{database_line(status.database)}, {on(status.at, status.at)} UTC", "dim")
+    drawn = any(day.open or day.closed for _, phase in status.phases() for day in phase.days)
     yield text.append(f"\n{LEGEND}") if drawn else text
 
 
-def _phases(standing: Status, calls: Calls, *, verbose: bool) -> Iterator[RenderableType]:
+def _phases(status: Status, calls: Calls, *, verbose: bool) -> Iterator[RenderableType]:
     """Draw the closed phases first, then those with records; the others are counted, or listed by their titles."""
-    drawn = [
-        (phase, *phase_picture(runbook, phase, standing.at, calls)) for runbook, phase in standing.phases()
-    ]
+    drawn = [(phase, *phase_picture(runbook, phase, status.at, calls)) for runbook, phase in status.phases()]
     drawn.sort(key=lambda each: each[0].gate is not Gate.CLOSED)
     for _, title, lines in drawn:
         if lines:
@@ -76,29 +74,29 @@ def _phases(standing: Status, calls: Calls, *, verbose: bool) -> Iterator[Render
         yield Text(f"{what}: {', '.join(counts)} (--verbose lists each)", "dim")
 
 
-def _ledger(standing: Status, calls: Calls) -> Iterator[RenderableType]:
+def _ledger(status: Status, calls: Calls) -> Iterator[RenderableType]:
     lines: list[Line] = []
-    if standing.no_ledger is not None:
-        lines.append((label("ledger", BAD if standing.forged else ODD), Text(plain(standing.no_ledger))))
-    if standing.forced is not None:
-        lines.append((label("forced", BAD), _forced(standing.forced, standing.at)))
-    for backfill in standing.backfills:
-        if backfill.finished_at is None or standing.at - backfill.finished_at < RECENT:
+    if status.no_ledger is not None:
+        lines.append((label("ledger", BAD if status.forged else ODD), Text(plain(status.no_ledger))))
+    if status.forced is not None:
+        lines.append((label("forced", BAD), _forced(status.forced, status.at)))
+    for backfill in status.backfills:
+        if backfill.finished_at is None or status.at - backfill.finished_at < RECENT:
             style = ODD if backfill.finished_at is None else GOOD
-            lines.append((label("backfill", style), _backfill(backfill, standing.at)))
-    if standing.rehearsal is not None:
-        style = GOOD if standing.rehearsal.ok and standing.rehearsal.unchanged else ODD
-        lines.append((label("rehearsed", style), _rehearsal(standing.rehearsal, standing.at)))
-    last = {dropped.revision: dropped for dropped in standing.soft_dropped}
-    for dropped in standing.soft_dropped:
-        age = lasting(standing.at - dropped.dropped_at)
+            lines.append((label("backfill", style), _backfill(backfill, status.at)))
+    if status.rehearsal is not None:
+        style = GOOD if status.rehearsal.ok and status.rehearsal.unchanged else ODD
+        lines.append((label("rehearsed", style), _rehearsal(status.rehearsal, status.at)))
+    last = {dropped.revision: dropped for dropped in status.soft_dropped}
+    for dropped in status.soft_dropped:
+        age = lasting(status.at - dropped.dropped_at)
         text = Text().append(plain(dropped.described), "bold")
         text.append(f": {dropped.size}, by {plain(dropped.revision)}, {age} ago")
         if dropped is last[dropped.revision]:
             restore = dropped.restore(calls.alembic)
             text.append(f"\nrestore: {restore}; purge: {calls.pipestate('purge --older-than 30d')}", "dim")
         lines.append((label("soft drop", GOOD), text))
-    if standing.drift is not None and (drifted := standing.drift.sentence):
+    if status.drift is not None and (drifted := status.drift.sentence):
         lines.append((label("drift", ODD), Text(plain(drifted))))
     if lines:
         yield Text()
@@ -129,17 +127,17 @@ def _backfill(backfill: Backfilling, now: datetime) -> Text:
 
 def _rehearsal(rehearsal: RecordedRehearsal, now: datetime) -> Text:
     text = Text().append(listed(map(plain, rehearsal.revisions), most=5), "bold")
-    stall = rehearsal.longest_stall_ms
-    felt = "a revision failed" if stall is None else f"the longest wait {stall:.0f} ms"
+    wait = rehearsal.longest_wait_ms
+    found = "a revision failed" if wait is None else f"the longest wait {wait:.0f} ms"
     when = f"{on(rehearsal.at, now)}, by {plain(rehearsal.by)}, on {plain(rehearsal.clone)}"
-    text.append(f": {felt}, {when}")
+    text.append(f": {found}, {when}")
     return text if rehearsal.unchanged else text.append("; the files have changed since", ODD)
 
 
-def _observations(standing: Status, width: int) -> Iterator[RenderableType]:
+def _observations(status: Status, width: int) -> Iterator[RenderableType]:
     """Return a table, or a line for each observation if the table does not fit."""
     rows, lines = [], []
-    for each in standing.observations:
+    for each in status.observations:
         fails = listed([plain(name.split("/", 1)[1]) for name in each.fails], most=2)
         said = [plain(each.name), f"{each.value:.15g}", lasting(each.age), plain(each.source)]
         said.append(f"fails {fails}" if fails else "")
@@ -156,7 +154,7 @@ def _observations(standing: Status, width: int) -> Iterator[RenderableType]:
 
 def drift_as_lines(drift: Drift) -> Iterator[str]:
     """Answer in the first line; then name each difference."""
-    against = f"what the chain builds up to revision {drift.revision}"
+    against = f"what the migrations build up to revision {drift.revision}"
     if drift.recorded_at is not None:
         against = f"the record of {minute(drift.recorded_at)} UTC, revision {drift.revision or 'base'}"
     if drift.incomparable is not None:

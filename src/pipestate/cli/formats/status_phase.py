@@ -12,8 +12,8 @@ from pipestate.project.find import Calls
 from pipestate.status.model import (
     ClosedRecord,
     DayState,
-    Held,
     Opening,
+    OpenStreak,
     PhaseStatus,
     RunbookStatus,
     SignOffStatus,
@@ -40,14 +40,14 @@ LATE_HOURS = 48  # without a record, the default of most soak checks
 def phase_picture(
     runbook: RunbookStatus, phase: PhaseStatus, now: datetime, calls: Calls
 ) -> tuple[Text, list[Line]]:
-    """Draw a phase: its title and its lines; a phase that is ahead or past has only a title."""
+    """Draw a phase: its title and its lines; a phase that has not started or is finished has only a title."""
     title = Text().append(f"{plain(runbook.name)}/{plain(phase.name)} ", "bold" if phase.applies else "dim")
     title.append(str(phase.gate), GATES[phase.gate])
     if not phase.applies:
         return title, []
-    asked = [verdict for verdict in phase.checks if verdict.outcome is not Outcome.SKIPPED]
-    passed = sum(verdict.outcome is Outcome.PASSED for verdict in asked)
-    title.append(f"  {passed} of {len(asked)} passed", "dim")
+    evaluated = [verdict for verdict in phase.checks if verdict.outcome is not Outcome.SKIPPED]
+    passed = sum(verdict.outcome is Outcome.PASSED for verdict in evaluated)
+    title.append(f"  {passed} of {len(evaluated)} passed", "dim")
     return title, list(_lines(f"{runbook.name}/{phase.name}", phase, now, calls))
 
 
@@ -71,7 +71,7 @@ def _soaks(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
     """Yield a line for each soak; other missing checks follow the only one, or the latest."""
     messages = {verdict.check_id: verdict.message for verdict in phase.checks}
     several = sum(not soak.passed for soak in phase.soaks) > 1
-    rest = Text() if phase.opening is None or several else _not_before(phase.opening)
+    rest = Text() if phase.opening is None or several else _also_needs(phase.opening)
     for soak in phase.soaks:
         line = _soak(soak, messages[soak.check], now)
         line = line if soak.passed else line.append_text(rest)
@@ -81,7 +81,7 @@ def _soaks(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
         )
     if several and phase.opening is not None and phase.opening.at is not None:
         when = Text(_earliest(phase.opening.at, now))
-        yield label("together"), when.append_text(_not_before(phase.opening))
+        yield label("together"), when.append_text(_also_needs(phase.opening))
 
 
 def _soak(soak: Soak, message: str, now: datetime) -> Text:
@@ -98,14 +98,14 @@ def _soak(soak: Soak, message: str, now: datetime) -> Text:
 
 
 def _earliest(at: datetime, now: datetime) -> str:
-    return f"opens {on(at, now)} at the earliest"
+    return f"earliest {on(at, now)}"
 
 
-def _not_before(opening: Opening) -> Text:
+def _also_needs(opening: Opening) -> Text:
     names = [plain(name) for name in opening.waits_for]
     if not names:
         return Text()
-    return Text(f", and not before {listed(names)} {'passes' if len(names) == 1 else 'pass'}")
+    return Text(f"; also needs: {listed(names)}")
 
 
 def _wrong(verdicts: Iterable[Verdict]) -> Iterator[Line]:
@@ -122,7 +122,7 @@ def _wrong(verdicts: Iterable[Verdict]) -> Iterator[Line]:
 
 def _signoff(address: str, signoff: SignOffStatus, now: datetime, calls: Calls) -> Line:
     name = Text().append(f"{plain(signoff.id)}: ", "bold")
-    people = listed(plain(word.person) for word in signoff.words if word.holds)
+    people = listed(plain(word.person) for word in signoff.words if word.is_valid)
     if signoff.until is not None:
         left = signoff.until - now
         style = ODD if left < signoff.valid_for / 8 else ""
@@ -143,10 +143,10 @@ def _unsigned(signoff: SignOffStatus, people: str, now: datetime) -> str:
 
 
 def _records(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
-    if phase.held is not None and phase.held.since is not None:
-        held = _held(phase.held, phase.held.since, now)
+    if phase.open_streak is not None and phase.open_streak.since is not None:
+        open_streak = _open_streak(phase.open_streak, phase.open_streak.since, now)
         ends = "; the gate is closed now: the next record ends this streak"
-        yield label("held"), held.append(ends, BAD) if phase.gate is Gate.CLOSED else held
+        yield label("open for"), open_streak.append(ends, BAD) if phase.gate is Gate.CLOSED else open_streak
     if any(day.open or day.closed for day in phase.days):
         strip = Text().join(Text(*MARKS[day.state]) for day in phase.days)
         yield label("days"), strip.append(f"  {phase.days[0].date:%b %d} to today", "dim")
@@ -154,13 +154,13 @@ def _records(phase: PhaseStatus, now: datetime) -> Iterator[Line]:
         yield label("closed"), _closed(phase.last_closed, now)
 
 
-def _held(held: Held, since: datetime, now: datetime) -> Text:
-    text = Text(f"{lasting(now - since)}, since {on(since, now)}: {many(held.records, 'record')}")
-    if held.last_record_at is not None:
-        late = (held.hours_since_last_record or 0) > LATE_HOURS
-        text.append(f", the last {lasting(now - held.last_record_at)} ago", ODD if late else "")
-    if (held.longest_gap_hours or 0) > LATE_HOURS:
-        text.append(f", the longest gap {lasting(timedelta(hours=held.longest_gap_hours or 0))}", ODD)
+def _open_streak(open_streak: OpenStreak, since: datetime, now: datetime) -> Text:
+    text = Text(f"{lasting(now - since)}, since {on(since, now)}: {many(open_streak.records, 'record')}")
+    if open_streak.last_record_at is not None:
+        late = (open_streak.hours_since_last_record or 0) > LATE_HOURS
+        text.append(f", the last {lasting(now - open_streak.last_record_at)} ago", ODD if late else "")
+    if (open_streak.longest_gap_hours or 0) > LATE_HOURS:
+        text.append(f", the longest gap {lasting(timedelta(hours=open_streak.longest_gap_hours or 0))}", ODD)
     return text
 
 

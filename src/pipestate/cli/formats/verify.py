@@ -19,8 +19,11 @@ STYLES = {
     "skipped": "dim",
     "warned": "yellow",
 }
-GATES = {Gate.OPEN: "bold green", Gate.CLOSED: "bold red", Gate.AHEAD: "dim", Gate.PAST: "dim"}
-WORDS = {Gate.AHEAD: "its revision is not reached yet", Gate.PAST: "its checks are no longer evaluated"}
+GATES = {Gate.OPEN: "bold green", Gate.CLOSED: "bold red", Gate.NOT_STARTED: "dim", Gate.FINISHED: "dim"}
+WORDS = {
+    Gate.NOT_STARTED: "its revision is not reached yet",
+    Gate.FINISHED: "its checks are no longer evaluated",
+}
 SLOW_MS = 1000  # slower checks show their duration
 EVIDENCE_ROWS = 5
 ROWS_IN_PAIRS = 3  # limit if a row takes several lines
@@ -146,7 +149,7 @@ def _counts(report: Report, *, verbose: bool) -> str:
     if len(gates) > 1:
         parts += [
             f"{many(gates.count(gate), 'gate')} {gate}"
-            for gate in (Gate.OPEN, Gate.AHEAD, Gate.PAST)
+            for gate in (Gate.OPEN, Gate.NOT_STARTED, Gate.FINISHED)
             if gate in gates
         ]
     hidden = counts["passed"] or counts["skipped"]

@@ -24,8 +24,8 @@ from pipestate.migration.run import current_run
 
 
 def require_runtime(revision: str) -> None:
-    """Refuse to continue without the ledger, with other functions than this pipestate's, or beside planted
-    names."""
+    """Refuse to continue without the ledger, with other functions than this pipestate's, or beside
+    impostors."""
     if sql.is_offline():
         calls.write_requirement()
     else:

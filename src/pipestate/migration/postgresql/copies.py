@@ -6,7 +6,7 @@ from sqlalchemy import Connection
 
 from pipestate.migration import sql
 from pipestate.migration.losses import RunMemory
-from pipestate.migration.patience import ask_driver
+from pipestate.migration.patience import query_driver
 from pipestate.migration.postgresql.catalogue import Catalogue
 from pipestate.migration.statements import columns_in_drop, names_beside_drop
 
@@ -62,12 +62,12 @@ def _note_copies(connection: Connection, statement: str, before: Catalogue, memo
     names, creates = names_beside_drop(statement)
     if not names:
         return
-    created = {int(oid) for (oid,) in ask_driver(connection, LOCKED)} - before.tables.keys()
+    created = {int(oid) for (oid,) in query_driver(connection, LOCKED)} - before.tables.keys()
     if created or creates:
         listed = ", ".join(map(sql.literal, sorted(names)))
-        for oid, table in ask_driver(connection, f"{_NAMED} AND c.relname IN ({listed})"):
+        for oid, table in query_driver(connection, f"{_NAMED} AND c.relname IN ({listed})"):
             if oid in before.tables:
-                columns = ask_driver(connection, _COLUMNS.format(oid))
+                columns = query_driver(connection, _COLUMNS.format(oid))
                 rows, values = count_values(connection, table, dict(columns))
                 memory.copies[oid] = (rows, values, None if creates else created)
 
@@ -78,7 +78,7 @@ def count_values(
     """Count the rows of a table, and the values of each column; say whether a column has several."""
     counts = (_VALUES.format(sql.quoted(name)) for name in columns.values())
     query = f"SELECT ARRAY[{', '.join(['pg_catalog.count(*)', *counts])}] FROM {table} t"
-    (((rows, *found),),) = ask_driver(connection, query)
+    (((rows, *found),),) = query_driver(connection, query)
     pairs = zip(found[::2], found[1::2], strict=True)
     return rows, {
         number: (count, bool(differ)) for number, (count, differ) in zip(columns, pairs, strict=True)
@@ -93,7 +93,7 @@ def _note_copied_columns(
     if not columns:
         return
     named, dropped = (", ".join(map(sql.literal, sorted(names))) for names in (tables, columns))
-    rows = ask_driver(connection, _DROPPED_COLUMNS.format(tables=named, columns=dropped))
+    rows = query_driver(connection, _DROPPED_COLUMNS.format(tables=named, columns=dropped))
     for (oid, table, number, name, written), found in groupby(rows, lambda row: row[:5]):
         old = before.tables.get(oid)
         if old is None or number not in old.columns or (oid, number) in memory.created:
@@ -105,21 +105,21 @@ def _note_copied_columns(
             if other is None:
                 continue
             if other in old.columns and (oid, other) not in memory.created:
-                if ask_driver(connection, _IS_EQUAL.format(*pair))[0][0]:
-                    ((had, kept, _),) = ask_driver(connection, _EQUAL_VALUES.format(*pair))
+                if query_driver(connection, _IS_EQUAL.format(*pair))[0][0]:
+                    ((had, kept, _),) = query_driver(connection, _EQUAL_VALUES.format(*pair))
                     copies[other] = (had, kept)
                 continue
-            ((had, kept, equal),) = ask_driver(connection, _EQUAL_VALUES.format(*pair))
+            ((had, kept, equal),) = query_driver(connection, _EQUAL_VALUES.format(*pair))
             is_new = other not in old.columns  # added by this step, so that only its own statements fill it
             is_filled = not is_new or written is None or written >= had / 2
             if kept >= had / 2 and (equal >= had / 2 or (is_filled and _differs(connection, *pair))):
                 copies[other] = (had, kept)
-        own = ask_driver(connection, DISTINCT.format(pair[0], table))[0] if writes else None
+        own = query_driver(connection, DISTINCT.format(pair[0], table))[0] if writes else None
         memory.copied_columns[oid, number] = (copies, own)
 
 
 def _differs(connection: Connection, column: str, copy: str, table: str) -> bool:
     """Say whether a copy by an expression has at least half of the different values."""
-    ((_, different),) = ask_driver(connection, DISTINCT.format(column, table))
-    ((_, copied),) = ask_driver(connection, DISTINCT.format(copy, table))
+    ((_, different),) = query_driver(connection, DISTINCT.format(column, table))
+    ((_, copied),) = query_driver(connection, DISTINCT.format(copy, table))
     return bool(copied >= different / 2)

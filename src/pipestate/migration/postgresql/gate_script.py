@@ -16,7 +16,7 @@ from pipestate.migration.failure import MigrationError
 from pipestate.migration.postgresql import calls
 from pipestate.migration.postgresql import gate as server
 from pipestate.migration.postgresql.session import lock_tables
-from pipestate.migration.request import GateRequest, Tables, down_revisions, note_mark, reason_for, undo
+from pipestate.migration.request import GateRequest, Tables, down_revisions, note_token, reason_for, undo
 from pipestate.migration.run import current_run, run_of, timeout_of
 from pipestate.verify.session_safety import foreign_owner_query
 
@@ -189,7 +189,7 @@ def write_gate(request: GateRequest, tables: Tables) -> None:
         sql.emit(server.call_limit(request, timeout_of(context.config)))
         sql.emit(server.call_evaluate_again(request))
         sql.emit(server.call_pass_gate(request))
-    note_mark(request.revision)
+    note_token(request.revision)
     guard_output(context, request.revision)
 
 

@@ -38,7 +38,7 @@ def create_index(*indexes: Index) -> None:
             by_partition["has_partition_steps"] = True
         calls.call("prepare_index", *_wanted(index), **_options(index), **by_partition, **calls.registered())
     for index in indexes:
-        if index.partitions if sql.is_offline() else sql.holds(is_partitioned(index.table)):
+        if index.partitions if sql.is_offline() else sql.is_true(is_partitioned(index.table)):
             _build_by_partition(index)
     with sql.autocommit():
         sql.emit(f"SET lock_timeout = '{BUILD_PATIENCE}'")

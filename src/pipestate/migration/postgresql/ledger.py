@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 from pipestate.ledger.functions import assertion, fault_of, remove_block
 from pipestate.ledger.install import DECLARE, block
 from pipestate.ledger.record import WRITTEN_BY_ITSELF
-from pipestate.ledger.state import LedgerState, look
+from pipestate.ledger.state import LedgerState, read_ledger_state
 from pipestate.ledger.tables import KEPT, SCHEMA, VIEWS, ledger_on, qualified
 from pipestate.migration import sql
 from pipestate.migration.failure import translate_errors, warn
@@ -29,8 +29,8 @@ DROP_EMPTY_SCHEMA = f"""  IF to_regnamespace('{SCHEMA}') IS NOT NULL AND NOT EXI
 
 
 def install_ledger() -> None:
-    """Install the ledger. In scripts of a chain with a registry, its first revision has the functions."""
-    if not _is_shared(lambda connection: look(connection) == LedgerState(True, ())):
+    """Install the ledger. In scripts of migrations with a registry, the first revision has the functions."""
+    if not _is_shared(lambda connection: read_ledger_state(connection) == LedgerState(True, ())):
         text = block(functions=assertion() if sql.keeps_registry() and sql.is_offline() else None)
         _do(text, DECLARE, why="the ledger, where it is missing or older")
     functions_installed()
@@ -68,7 +68,7 @@ def remove_ledger() -> None:
     views = "\n".join(f"  DROP VIEW IF EXISTS {qualified(view, 'postgresql')};" for view in reversed(VIEWS))
     routines = "" if sql.keeps_registry() else remove_block()
     dropped = "\n".join(f"  DROP TABLE IF EXISTS {table};" for table in tables)
-    looks = "\n".join(
+    read = "\n".join(
         f"""  IF NOT used AND to_regclass('{table}') IS NOT NULL THEN
     EXECUTE {sql.literal(f"SELECT EXISTS (SELECT FROM {table}{_worth_keeping(table)})")} INTO used;
   END IF;"""
@@ -76,7 +76,7 @@ def remove_ledger() -> None:
         if table != qualified("schema_record", "postgresql")
     )
     _do(
-        f"""{looks}
+        f"""{read}
   IF used THEN
     RAISE WARNING '{KEPT}';
     RETURN;

@@ -12,7 +12,7 @@ from pipestate.ledger.functions import body_of
 from pipestate.migration import sql
 from pipestate.migration.failure import MigrationError, warn
 from pipestate.migration.losses import Loss, LossKind, RunMemory
-from pipestate.migration.patience import ask_driver, commits_by_itself, driver_state
+from pipestate.migration.patience import commits_by_itself, driver_state, query_driver
 from pipestate.migration.postgresql.catalogue import (
     QUERY,
     Catalogue,
@@ -47,14 +47,14 @@ _NO_TRANSACTION, _NO_SAVEPOINT = "25P01", "3B001"
 
 def read_catalogue(connection: Connection) -> Catalogue:
     """Read all tables with their columns, in one query; for a tenant, those of its schemas."""
-    ((schemas,),) = ask_driver(connection, _OF_TENANT)
-    emptied = _emptied(ask_driver(connection, body_of("written_tables")), connection)
+    ((schemas,),) = query_driver(connection, _OF_TENANT)
+    emptied = _emptied(query_driver(connection, body_of("written_tables")), connection)
     if schemas is None:
-        return replace(make_catalogue(ask_driver(connection, QUERY)), emptied=emptied)
+        return replace(make_catalogue(query_driver(connection, QUERY)), emptied=emptied)
     own = make_catalogue(
-        ask_driver(connection, QUERY.replace("NULL::text[]", f"{sql.literal(schemas)}::text[]"))
+        query_driver(connection, QUERY.replace("NULL::text[]", f"{sql.literal(schemas)}::text[]"))
     )
-    outside = {oid: name for oid, name in ask_driver(connection, _NAMES) if oid not in own.tables}
+    outside = {oid: name for oid, name in query_driver(connection, _NAMES) if oid not in own.tables}
     return replace(own, outside=outside, emptied=emptied)
 
 
@@ -64,7 +64,7 @@ def _emptied(written: Iterable[tuple[Any, ...]], connection: Connection) -> froz
     empty = {
         root
         for root in set(roots.values())
-        if not ask_driver(connection, f"SELECT EXISTS (SELECT FROM {root})")[0][0]
+        if not query_driver(connection, f"SELECT EXISTS (SELECT FROM {root})")[0][0]
     }
     return frozenset(oid for oid, root in roots.items() if root in empty)
 
@@ -77,13 +77,13 @@ def compare(
     Every loss needs a lock. So only tables that this transaction has locked or written are read and compared:
     they are few, and another session may change others meanwhile.
     """
-    ask_driver(connection, _FIRE_DEFERRED)
-    written = ask_driver(connection, body_of("written_tables"))
-    exclusive = {int(oid) for (oid,) in ask_driver(connection, LOCKED)}
+    query_driver(connection, _FIRE_DEFERRED)
+    written = query_driver(connection, body_of("written_tables"))
+    exclusive = {int(oid) for (oid,) in query_driver(connection, LOCKED)}
     locked = exclusive | {oid for oid, *_ in written}
     if not locked:
         return before, []
-    now = make_catalogue(ask_driver(connection, query_for(locked)))
+    now = make_catalogue(query_driver(connection, query_for(locked)))
     others = {oid: table for oid, table in before.tables.items() if oid not in locked}
     emptied = _emptied(written, connection)
     after = Catalogue(others | now.tables, now.domains, now.extensions, before.outside, emptied)
@@ -99,7 +99,7 @@ def set_savepoint(connection: Connection, memory: RunMemory) -> bool:
     if commits_by_itself(connection):
         return False
     try:
-        ask_driver(connection, f"SAVEPOINT {_SAVEPOINT}")
+        query_driver(connection, f"SAVEPOINT {_SAVEPOINT}")
     except Exception as error:
         if driver_state(error) != _NO_TRANSACTION:
             raise
@@ -110,7 +110,7 @@ def set_savepoint(connection: Connection, memory: RunMemory) -> bool:
 def roll_back(connection: Connection) -> bool:
     """Undo the step; return False if its savepoint is gone."""
     try:
-        ask_driver(connection, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
+        query_driver(connection, f"ROLLBACK TO SAVEPOINT {_SAVEPOINT}")
     except Exception as error:
         if driver_state(error) not in (_NO_TRANSACTION, _NO_SAVEPOINT):
             raise
@@ -122,12 +122,12 @@ def release_savepoint(connection: Connection, memory: RunMemory) -> None:
     """Release the savepoint; if it is gone, the revision has committed something unseen."""
     del memory
     try:
-        ask_driver(connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
+        query_driver(connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
     except Exception as error:
         if driver_state(error) not in (_NO_TRANSACTION, _NO_SAVEPOINT):
             raise
         raise MigrationError(
-            "the revision has ended the guard's transaction past SQLAlchemy, so nobody could undo its "
+            "the revision has ended the guard's transaction without SQLAlchemy, so nobody could undo its "
             "losses: use op.get_context().autocommit_block() instead"
         ) from error
 
@@ -142,7 +142,7 @@ class _Comparison:
     heirs: set[object] = field(default_factory=set)  # successors of objects that existed before
 
     def losses(self, locked: set[int]) -> list[Loss]:
-        self.memory.held |= {each.oid for each in self.before.tables.values() if each.bytes}
+        self.memory.had_rows |= {each.oid for each in self.before.tables.values() if each.bytes}
         found: list[Loss] = []
         for old in self.before.tables.values():
             if old.oid in self.memory.created or old.oid not in locked:
@@ -155,7 +155,7 @@ class _Comparison:
                     found += self._of_columns(old, new)
                 if new.filenode != old.filenode:
                     found += self._of_rewritten(old, new)
-                if old.oid in self.after.emptied - self.before.emptied and self._held(old):
+                if old.oid in self.after.emptied - self.before.emptied and self._had_rows(old):
                     root = self.before.root(old)
                     found.append(Loss(LossKind.ROWS, root.known_as, self.before.rows(root)))
         self._remember_created(locked)
@@ -164,28 +164,28 @@ class _Comparison:
     def holds_rows(self, table: ComparedTable) -> bool:
         """Say whether a table may have held rows before, or another table values of its row type."""
         kept = [table]
-        if not self._held(table):
+        if not self._had_rows(table):
             query = (
                 f"SELECT ({body_of('kept_in')}) FROM (SELECT {table.rowtype}::pg_catalog.oid AS type) AS t"
             )
-            ((found,),) = ask_driver(self.connection, query)
+            ((found,),) = query_driver(self.connection, query)
             created = self.memory.created
             kept = [
                 self.before.tables[oid]
                 for oid in found or ()
                 if oid in self.before.tables and oid not in created
             ]
-        return any(map(self._held, kept))
+        return any(map(self._had_rows, kept))
 
-    def _held(self, table: ComparedTable) -> bool:
-        return any(leaf.oid in self.memory.held for leaf in self.before.leaves(table))
+    def _had_rows(self, table: ComparedTable) -> bool:
+        return any(leaf.oid in self.memory.had_rows for leaf in self.before.leaves(table))
 
     def _of_dropped(self, old: ComparedTable) -> Iterator[Loss]:
         if old.kind == "c" or not self.holds_rows(old) or old.extension in self.after.extensions:
             return
         new = self.after.by_name.get((old.schema, old.name))
         if new is not None and new.oid not in self.before.tables:
-            self.memory.held.add(new.oid)
+            self.memory.had_rows.add(new.oid)
             self.heirs.add(new.oid)
         if old.parent in self.before.tables and old.parent not in self.after.tables:
             return  # its parent reports it
@@ -257,7 +257,7 @@ class _Comparison:
         if was == is_:
             return
         query = type_change(was, is_, by_hand=cast_by_hand(self.statements))
-        ((detail, loses),) = ask_driver(self.connection, query)
+        ((detail, loses),) = query_driver(self.connection, query)
         if loses:
             yield Loss(LossKind.VALUES, f"{old.known_as}.{column.name}", self.before.rows(old), detail)
 
@@ -301,7 +301,7 @@ class _Comparison:
             return True
         if own is None or there.filled or there.number in old.columns:
             return False
-        ((kept, different),) = ask_driver(
+        ((kept, different),) = query_driver(
             self.connection, DISTINCT.format(sql.quoted(there.name), new.quoted)
         )
         query = (
@@ -309,10 +309,10 @@ class _Comparison:
             " AND t.xmax = 0 AND t.cmin::text::bigint < (SELECT a.cmin::text::bigint FROM "
             f"pg_catalog.pg_attribute a WHERE a.attrelid = {old.oid} AND a.attnum = {column.number}))"
         )
-        is_older = bool(ask_driver(self.connection, query)[0][0])
+        is_older = bool(query_driver(self.connection, query)[0][0])
         return is_older and kept >= own[0] / 2 and different >= own[1] / 2
 
     def _count(self, table: ComparedTable, most: int) -> int:
         """Count the rows, and stop at `most`."""
         query = f"SELECT pg_catalog.count(*) FROM (SELECT FROM {table.quoted} LIMIT {int(most)}) counted"
-        return int(ask_driver(self.connection, query)[0][0])
+        return int(query_driver(self.connection, query)[0][0])

@@ -14,7 +14,7 @@ from sqlalchemy import URL, Connection, text
 
 from pipestate.core.text import plain
 from pipestate.database.drivers import warnings_of
-from pipestate.ledger.state import look, require_trusted
+from pipestate.ledger.state import read_ledger_state, require_trusted
 from pipestate.migration import sql
 from pipestate.migration.alembic import version_table
 from pipestate.migration.engine import LOCK_PATIENCE_S, LOCK_TIMEOUT_MS
@@ -313,7 +313,7 @@ def hold_lock(connection: Connection) -> Iterator[None]:
 def require_recordable(connection: Connection) -> None:
     """Refuse a ledger of another role, or one that this role may not write to."""
     with translate_errors(connection.engine.url):
-        state = look(connection)
+        state = read_ledger_state(connection)
         if state.installed and not state.missing:
             require_trusted(connection)
             _require_rights(connection)

@@ -1,4 +1,4 @@
-"""Tables, views, columns and constraints on PostgreSQL: adopted or created, dropped only if the chain created
+"""Tables, views, columns and constraints on PostgreSQL: adopted or created, dropped only if the migrations created
 them."""
 
 from collections.abc import Mapping, Sequence
@@ -72,7 +72,7 @@ def create_table(table: sa.Table, *indexes: Index) -> None:
 
 
 def drop_table(name: str) -> None:
-    """Drop an empty table of the chain; archive one with rows, so that it can be restored."""
+    """Drop an empty table that the migrations created; archive one with rows, so that it can be restored."""
     with patiently(name) as patience:
         calls.call(
             "drop_table", sql.name(name), name, current_run().revision, **calls.unregistered(), **patience
@@ -240,7 +240,7 @@ def add_foreign_key(
     definition = f"FOREIGN KEY ({child}) REFERENCES {sql.name(target)} ({parent}) ON DELETE {on_delete}"
     if sql.is_offline() and not partitions:
         calls.refuse_when(f"{missing} AND {is_partitioned(table)}", no_steps_for_partitions(table))
-    elif sql.is_offline() or sql.holds(is_partitioned(table)):
+    elif sql.is_offline() or sql.is_true(is_partitioned(table)):
         _add_by_partition(table, name, definition, target, f"{missing} AND {is_partitioned(table)}")
     lock_tables(table, target, when=missing)
     _add(table, name, f"{definition} NOT VALID", missing)

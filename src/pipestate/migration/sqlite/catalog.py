@@ -90,7 +90,7 @@ def inspector() -> sa.Inspector:
 
 
 def is_ours(kind: str, name: str) -> bool:
-    """Say whether `downgrade` may drop the object: with a registry, only objects that the chain created."""
+    """Say whether `downgrade` may drop the object: with a registry, only objects that the migrations created."""
     if not sql.keeps_registry():
         return True
     query = f"SELECT count(*) FROM {sql.registry()} WHERE kind = ? AND name = ?"

@@ -11,7 +11,7 @@ from pipestate.migration import sql
 from pipestate.migration.alembic import is_upgrade
 from pipestate.migration.contract import Drop, DroppedColumns
 from pipestate.migration.failure import MigrationError, warn
-from pipestate.migration.request import force_reason, require_mark
+from pipestate.migration.request import force_reason, require_token
 from pipestate.migration.sqlite import catalog, dropped_tables
 from pipestate.migration.sqlite.catalog import with_added_columns
 from pipestate.migration.sqlite.dropped_tables import (
@@ -315,7 +315,7 @@ def refuse_drop(drop: Drop) -> None:
 
 def soft_drop(drop: Drop) -> None:
     """Drop columns first: their foreign keys may point at the tables."""
-    require_mark("a Contract", *(part.table for part in drop.parts))
+    require_token("a Contract", *(part.table for part in drop.parts))
     if not drop.keep:
         _drop_for_good(drop)
         return

@@ -100,7 +100,7 @@ def watch_others(connection: Connection, lock: Sequence[str], revision: str) -> 
 
 def _has_rows(connection: Connection, tables: Tables) -> bool:
     """Say whether the tables hold rows, or held some before this transaction."""
-    return hold_rows(connection, tables.names) or held_rows_before(connection, tables.names)
+    return hold_rows(connection, tables.names) or had_rows_before(connection, tables.names)
 
 
 def _record(request: GateRequest, report: Report, reason: str | None) -> None:
@@ -123,7 +123,7 @@ def refuse_absent(connection: Connection, tables: Sequence[str], revision: str) 
 def hold_rows(connection: Connection, tables: Sequence[str]) -> bool:
     """Say whether one of the tables has a row; use a read-only session, or a policy would hide rows."""
     there = _existing(connection, tables)
-    with translate_errors(connection.engine.url), engine_of(connection).look(connection):
+    with translate_errors(connection.engine.url), engine_of(connection).read_only_session(connection):
         return any(
             connection.exec_driver_sql(
                 f"SELECT EXISTS (SELECT 1 FROM {sql.always_quoted(table)})",
@@ -133,7 +133,7 @@ def hold_rows(connection: Connection, tables: Sequence[str]) -> bool:
         )
 
 
-def held_rows_before(connection: Connection, tables: Sequence[str]) -> bool:
+def had_rows_before(connection: Connection, tables: Sequence[str]) -> bool:
     """Say whether one of the tables had a row when this transaction of SQLite began: its file still shows
     that state.
 

@@ -54,10 +54,10 @@ def compare(
     on_sqlite(connection, moves.settle)
     after = read_catalogue(connection)
     shrunk = on_sqlite(connection, moves.find_shrunk)
-    memory.held |= {name for name, table in before.tables.items() if table.holds_rows}
+    memory.had_rows |= {name for name, table in before.tables.items() if table.holds_rows}
     found: list[Loss] = []
     for name, old in before.tables.items():
-        if name not in memory.created and name in memory.held:
+        if name not in memory.created and name in memory.had_rows:
             found += _of_table(name, old, after, moves, memory, shrunk)
     _remember(after, moves, memory)
     return after, found
@@ -156,7 +156,7 @@ def _remember(after: SqliteCatalogue, moves: Moves, memory: RunMemory) -> None:
         }
         origins = {origin for each in older.values() for origin in each}
         created |= {(name, column) for column, each in older.items() if not each} if origins else {name}
-        memory.held |= {name} if origins & memory.held else set()
+        memory.had_rows |= {name} if origins & memory.had_rows else set()
     memory.created = created
 
 

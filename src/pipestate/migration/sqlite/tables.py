@@ -1,4 +1,4 @@
-"""Tables, views, columns, constraints and indexes on SQLite: created, adopted, dropped only if the chain
+"""Tables, views, columns, constraints and indexes on SQLite: created, adopted, dropped only if the migrations
 created them."""
 
 import re
@@ -48,7 +48,7 @@ def _refuse(shape: Shape) -> None:
     if missing:
         raise MigrationError(
             f"{shape.table} exists, but without {', '.join(missing)}: it is another table of that name. "
-            "Rename it, or point the chain at another database"
+            "Rename it, or point the migrations at another database"
         )
     inspector = catalog.inspector()
     unique: list[Sequence[str | None]] = [inspector.get_pk_constraint(shape.table)["constrained_columns"]]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipestate.core.errors import OtherChain
+from pipestate.core.errors import OtherMigrations
 from pipestate.project.find import Named, Project, find_project
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 
 if TYPE_CHECKING:
     from pipestate.pipeline.queues.config import QueueConfig
@@ -43,16 +43,16 @@ ThresholdHours = Annotated[
 
 
 def require_ours(project: Project) -> Path:
-    """Return the ini of a project with the pipeline's chain; refuse others and name a missing revision."""
+    """Return the ini of a project with the pipeline's migrations; refuse others and name a missing revision."""
     shipped = find_project(Named(shipped=True))
     if project.scripts.resolve() != shipped.scripts.resolve():
-        there = {(revision.id, revision.path.name) for revision in read_chain(project)}
-        missing = [each for each in read_chain(shipped) if (each.id, each.path.name) not in there]
+        there = {(revision.id, revision.path.name) for revision in read_migrations(project)}
+        missing = [each for each in read_migrations(shipped) if (each.id, each.path.name) not in there]
         if missing:
-            raise OtherChain(
-                "this command is for the pipeline that comes with pipestate, and the chain of "
-                f"{project.scripts} is another one: it has no {missing[0].path.name}; --shipped or --config "
-                "names the right project"
+            raise OtherMigrations(
+                "this command is for the pipeline that comes with pipestate, and "
+                f"{project.scripts} has other migrations: {missing[0].path.name} is missing; name the right project with "
+                "--shipped or --config"
             )
     return project.config or project.scripts
 

@@ -86,12 +86,12 @@ def as_lines(results: "Results", *, dry_run: bool) -> Iterator[str]:
     yield f"{'Would migrate' if dry_run else 'Migrated'} {written}"
     counts = [f"{word}: {number:,}" for word, number in count(results, *OUTCOMES).items() if number]
     yield from (", ".join(counts),) if counts else ()
-    told = [result for result in results if result.outcome is not SubjectOutcome.MOVED_ON]
-    told.sort(key=lambda result: result.outcome is not SubjectOutcome.FAILED)
-    yield from (plain(f"  {_line(result)}") for result in told[:LINES])
-    if len(told) > LINES:
-        yield f"  and {len(told) - LINES:,} more: --json shows them"
-    if dry_run and told:
+    shown = [result for result in results if result.outcome is not SubjectOutcome.MOVED_ON]
+    shown.sort(key=lambda result: result.outcome is not SubjectOutcome.FAILED)
+    yield from (plain(f"  {_line(result)}") for result in shown[:LINES])
+    if len(shown) > LINES:
+        yield f"  and {len(shown) - LINES:,} more: --json shows them"
+    if dry_run and shown:
         yield "Next: run the same without --dry-run"
 
 

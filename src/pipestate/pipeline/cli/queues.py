@@ -156,14 +156,14 @@ def others_as_lines(others: Sequence[OtherJobs]) -> list[str]:
 
 def left_alone(results: Results) -> Iterator[str]:
     """Count the planned jobs that were left unchanged, with the reasons."""
-    for outcome, told in (
+    for outcome, sentence in (
         (SubjectOutcome.CHANGED, "{} changed meanwhile and stayed"),
         (SubjectOutcome.GONE, "{} had been deleted by somebody else meanwhile"),
     ):
         ids = _ids(results, outcome)
         if ids:
             shown = ", ".join(ids[:IDS_SHOWN]) + (", …" if len(ids) > IDS_SHOWN else "")
-            yield plain(f"{told.format(many(len(ids), 'job'))}: {shown}")
+            yield plain(f"{sentence.format(many(len(ids), 'job'))}: {shown}")
 
 
 def cleared_as_data(results: Results, *, dry_run: bool, export: Path | None) -> dict[str, Any]:
@@ -214,10 +214,10 @@ def print_depths(states: list[QueueState], console: "Console") -> None:
     )
     if empty := [name for name in COLUMNS if name not in shown]:
         console.print(Text(f"0 in every queue: {', '.join(empty)}", "dim"))
-    standing = total(states)
+    obstacles = total(states)
     console.print(
-        f"\nIn the way: {sentence(standing)}. Next: pipestate queues clear --dry-run"
-        if standing
+        f"\nIn the way: {sentence(obstacles)}. Next: pipestate queues clear --dry-run"
+        if obstacles
         else "\nNothing stands in the way."
     )
     for line in others_as_lines([each for state in states for each in state.others]):

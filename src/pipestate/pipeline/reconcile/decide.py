@@ -189,8 +189,8 @@ def _call(place: Destination, site: StuckSite, extra: Mapping[str, Any]) -> Call
 
 def _counts(site: StuckSite, stages: Sequence[str]) -> str:
     """Tell the counters of these stages."""
-    told = []
+    parts = []
     for stage in stages:
         total, completed, failed = site.counters[stage]
-        told.append(f"{stage} {completed}/{total}" + (f", {failed} failed" if failed else ""))
-    return ", ".join(told)
+        parts.append(f"{stage} {completed}/{total}" + (f", {failed} failed" if failed else ""))
+    return ", ".join(parts)

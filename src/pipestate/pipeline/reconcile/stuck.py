@@ -135,7 +135,7 @@ def load_missing(path: str | None) -> Missing:
     if path is None:
         return nobody_knows
 
-    def ask(subdomain: str, stage: str) -> list[dict[str, Any]] | None:
+    def read_site(subdomain: str, stage: str) -> list[dict[str, Any]] | None:
         module, _, name = path.rpartition(".")
         try:
             hook = getattr(importlib.import_module(module), name)
@@ -149,7 +149,7 @@ def load_missing(path: str | None) -> Missing:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise HookFailed(f"{path} does not say which {stage} jobs are missing: {reason}") from error
 
-    return ask
+    return read_site
 
 
 def _keywords(kwargs: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from yaml.nodes import CollectionNode, MappingNode
 
 from pipestate.core.errors import ConfigError, RunbookError
 from pipestate.project.find import Project
-from pipestate.project.graph import Chain
+from pipestate.project.graph import Migrations
 from pipestate.project.phases import fill_opens
 from pipestate.project.scaffold.draft import Draft, refuse_existing
 from pipestate.project.scaffold.draft import text as quoted
@@ -59,7 +59,7 @@ def with_disuse_check(source: str, phase: Phase, revision: str, *, counts: bool)
     return f"{before}{newline}{check.replace(chr(10), newline)}" + (f"{newline}{after}" if after else "")
 
 
-# A contract for a user's chain: its revision, and the runbook if an earlier phase must end with it.
+# A contract for a user's migrations: its revision, and the runbook if an earlier phase must end with it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Contracted:
 
 def draft_contract(
     project: Project,
-    chain: Chain,
+    migrations: Migrations,
     phase: str,
     dropped: Dropped,
     wanted: WantedRevision,
@@ -102,11 +102,11 @@ def draft_contract(
         if id_ not in there:
             listed = ", ".join(there) or "none"
             raise ConfigError(f"--recheck {id_}: {name} has no such check; there are {listed}")
-    place = find_place(project, chain, wanted)
+    place = find_place(project, migrations, wanted)
     refuse_existing(place.path)
-    refuse_useless(chain, runbook, found, place.id, below=[place.down] if place.down else [])
+    refuse_useless(migrations, runbook, found, place.id, below=[place.down] if place.down else [])
     written = contract_revision(place, name, dropped, recheck, _engine(project, engine))
-    ends = ends_with(chain, runbook, found, dropped)
+    ends = ends_with(migrations, runbook, found, dropped)
     edited = draft_runbook(runbook, found, place.id, ends)
     if counts is not None:
         source = read_text(runbook.path)
@@ -126,13 +126,13 @@ def draft_runbook(runbook: Runbook, phase: Phase, revision: str, ends: Sequence[
 
 
 def refuse_useless(
-    chain: Chain, runbook: Runbook, phase: Phase, revision: str, *, below: Iterable[str]
+    migrations: Migrations, runbook: Runbook, phase: Phase, revision: str, *, below: Iterable[str]
 ) -> None:
     """Refuse a phase whose gate could never open: no blocking check, or an end below the new revision."""
     if not is_blocking(phase):
         raise RunbookError(runbook.path, phase.line, f"phase {phase.name} {unblocking([revision])}")
-    (opens,) = (each.opens for each in fill_opens(chain, runbook).phases if each.name == phase.name)
-    if phase.until in chain.ancestors(below) and phase.until not in opens:
+    (opens,) = (each.opens for each in fill_opens(migrations, runbook).phases if each.name == phase.name)
+    if phase.until in migrations.ancestors(below) and phase.until not in opens:
         raise ConfigError(
             f"{runbook.path}:{phase.line}: phase {phase.name} ended with revision {phase.until}, so its gate "
             "could never open: name a phase that still applies"
@@ -152,14 +152,14 @@ def find_phase(directory: Path, name: str) -> tuple[Runbook, Phase]:
     raise ConfigError(f"{runbook.path} has no phase {phase}; there are {there}")
 
 
-def ends_with(chain: Chain, runbook: Runbook, phase: Phase, dropped: Dropped) -> tuple[str, ...]:
+def ends_with(migrations: Migrations, runbook: Runbook, phase: Phase, dropped: Dropped) -> tuple[str, ...]:
     """List the phases that the contract ends: its own, and earlier ones that read the dropped objects.
 
     A phase with a written `until` keeps it, unless that is a contract opened by the phase itself.
     """
     reads = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, dropped.names))})(?!\w)")
     ended = []
-    for each in fill_opens(chain, runbook).phases[: runbook.phases.index(phase) + 1]:
+    for each in fill_opens(migrations, runbook).phases[: runbook.phases.index(phase) + 1]:
         queries = [part.sql for part in (*each.checks, *each.views) if not isinstance(part, SignOff)]
         opens_it = each.name == phase.name and each.until in (None, *each.opens)
         if opens_it or (each.until is None and any(map(reads.search, queries))):

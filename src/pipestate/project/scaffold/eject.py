@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pipestate.core.errors import ConfigError
 from pipestate.project.find import Project
-from pipestate.project.graph import Chain
+from pipestate.project.graph import Migrations
 from pipestate.project.scaffold.draft import Draft, text
 from pipestate.project.scaffold.revision import engines_of
 from pipestate.project.syntax import bound, imported_names, parse, read_source
@@ -22,7 +22,7 @@ KnownColumns = Mapping[tuple[str, str], Mapping[str, str]]
 LEDGER = ("install_ledger", "remove_ledger")
 REMOVED = (*LEDGER, "lock_tables", "guard")
 BY_HAND = {
-    "gate": "remove the line of the `with`, and keep its body",
+    "gate": "remove the line of the `with`, and keep the gated code",
     "Contract": "write op.drop_table and op.drop_column: only literal tables and columns are rewritten",
     "create_index": "write op.create_index",
     "add_foreign_key": "write op.create_foreign_key",
@@ -34,13 +34,15 @@ _NAME = re.compile(r"[\w$]+(?:\.[\w$]+)?")
 _BIND = re.compile(r"(?<![:\w\\]):\w")
 
 
-def draft_eject(project: Project, chain: Chain, known: KnownColumns, *, server: bool) -> list[Draft]:
+def draft_eject(
+    project: Project, migrations: Migrations, known: KnownColumns, *, server: bool
+) -> list[Draft]:
     """Draft every file of the project without pipestate; ConfigError lists each place to rewrite by hand.
 
     `server`: one statement may drop several tables, which is impossible on SQLite.
     """
-    revisions = {each.path.resolve(): each.id for each in chain}
-    paths = [each.path for each in chain]
+    revisions = {each.path.resolve(): each.id for each in migrations}
+    paths = [each.path for each in migrations]
     paths += [each for each in sorted(project.scripts.rglob("*.py")) if each.resolve() not in revisions]
     by_engine = bool(engines_of(project))
     drafts, faults = [], []

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from pipestate.core.errors import ConfigError
 from pipestate.core.text import from_here
 from pipestate.project.find import Project
-from pipestate.project.graph import Chain
+from pipestate.project.graph import Migrations
 from pipestate.project.revision_files import installs_ledger
 from pipestate.project.scaffold.draft import Draft, Name, Value, call, refuse_existing, text
 from pipestate.runbook.model import is_id
@@ -45,18 +45,18 @@ class NewRevision:
     created_at: datetime
 
 
-def find_place(project: Project, chain: Chain, wanted: WantedRevision) -> NewRevision:
+def find_place(project: Project, migrations: Migrations, wanted: WantedRevision) -> NewRevision:
     """Find the place; if there are several, ConfigError names the option to give."""
     id_ = wanted.id or uuid.uuid4().hex[-12:]
     if not _ID.fullmatch(id_):
         raise ConfigError(f"--rev-id {id_}: an id is letters, digits, _ and . alone")
-    if id_ in chain:
-        message = f"there is a revision {id_} already ({chain.by_id[id_].source}): give another --rev-id"
+    if id_ in migrations:
+        message = f"there is a revision {id_} already ({migrations.by_id[id_].source}): give another --rev-id"
         raise ConfigError(message)
     if not wanted.message.isprintable():
         raise ConfigError("the message of a revision is one line of plain text: leave other characters out")
-    down = _head(project, chain, wanted.head)
-    directory = wanted.version_path or _directory(project, chain, down)
+    down = _head(project, migrations, wanted.head)
+    directory = wanted.version_path or _directory(project, migrations, down)
     here, locations = directory.resolve(), [each.resolve() for each in project.versions]
     if here not in locations and not (project.recursive and any(map(here.is_relative_to, locations))):
         known = ", ".join(map(str, project.versions))  # Alembic searches only these
@@ -67,21 +67,23 @@ def find_place(project: Project, chain: Chain, wanted: WantedRevision) -> NewRev
     return NewRevision(id_, down, path, wanted.message, created_at)
 
 
-def _head(project: Project, chain: Chain, given: str | None) -> str | None:
+def _head(project: Project, migrations: Migrations, given: str | None) -> str | None:
     """Return the predecessor of the new revision; None if it is the first."""
     if given is None:
-        if len(chain.heads) > 1:
+        if len(migrations.heads) > 1:
             raise ConfigError(
-                f"the chain has {len(chain.heads)} heads, {', '.join(chain.heads)}: "
+                f"the project has {len(migrations.heads)} heads, {', '.join(migrations.heads)}: "
                 "say with --head which one the new revision follows"
             )
-        return next(iter(chain.heads), None)
+        return next(iter(migrations.heads), None)
     name = given.removesuffix("@head")
-    label = chain.labels.get(name)
-    found = chain.heads_above(label) if label else tuple(head for head in chain.heads if head == name)
+    label = migrations.labels.get(name)
+    found = (
+        migrations.heads_above(label) if label else tuple(head for head in migrations.heads if head == name)
+    )
     if len(found) != 1:
-        there = ", ".join(chain.heads) or "none"
-        message = f"--head {given} is not one head of this chain; there are {there}{_unread(project)}"
+        there = ", ".join(migrations.heads) or "none"
+        message = f"--head {given} is not one head of this project; there are {there}{_unread(project)}"
         raise ConfigError(message)
     return found[0]
 
@@ -98,11 +100,11 @@ def _unread(project: Project) -> str:
     return ""
 
 
-def _directory(project: Project, chain: Chain, down: str | None) -> Path:
+def _directory(project: Project, migrations: Migrations, down: str | None) -> Path:
     """Return the innermost location of the predecessor; raise ConfigError if several are possible."""
     if len(project.versions) == 1:
         return project.versions[0]
-    file = chain.by_id[down].path.resolve() if down is not None else Path()
+    file = migrations.by_id[down].path.resolve() if down is not None else Path()
     if holding := [each for each in project.versions if file.is_relative_to(each.resolve())]:
         return max(holding, key=lambda each: len(each.resolve().parts))
     there = ", ".join(map(str, project.versions))
@@ -245,7 +247,7 @@ def _head_revision(place: NewRevision, imports: str) -> str:
     )
 
 
-# Files of `init`: a runbook skeleton, and the ledger in the project's chain.
+# Files of `init`: a runbook skeleton, and the ledger in the project's migrations.
 
 
 MESSAGE = "pipestate ledger"
@@ -268,16 +270,16 @@ class Started:
     per_migration: bool
 
 
-def draft_start(project: Project, chain: Chain, name: str, wanted: WantedRevision) -> Started:
-    """Draft the runbook and, unless the chain already installs a ledger, its revision."""
+def draft_start(project: Project, migrations: Migrations, name: str, wanted: WantedRevision) -> Started:
+    """Draft the runbook and, unless a revision already installs a ledger, its revision."""
     if not is_id(name):
         raise ConfigError(f"a runbook cannot be called {name}: write lower-case letters, digits and hyphens")
     page = runbooks_for(project) / f"{name}.md"
     refuse_existing(page)
-    there = next((each.id for each in chain if installs_ledger(each.path)), None)
+    there = next((each.id for each in migrations if installs_ledger(each.path)), None)
     drafts = []
     if there is None:
-        place = find_place(project, chain, wanted)
+        place = find_place(project, migrations, wanted)
         refuse_existing(place.path)
         there = place.id
         drafts = [Draft(place.path, ledger_revision(place, by_engine=bool(engines_of(project))))]
@@ -295,10 +297,12 @@ def draft_start(project: Project, chain: Chain, name: str, wanted: WantedRevisio
 
 
 def runbooks_for(project: Project) -> Path:
-    """Return the present or future directory of runbooks: beside the configuration, if it names one chain."""
+    """Return the present or future directory of runbooks: beside the configuration, if it names one project."""
     ini = project.configuration.ini if project.configuration else None
-    chains = sum("script_location" in project.lines(section) for section in (ini.sections() if ini else []))
-    if project.runbooks.is_dir() or project.config is None or chains > 1:
+    histories = sum(
+        "script_location" in project.lines(section) for section in (ini.sections() if ini else [])
+    )
+    if project.runbooks.is_dir() or project.config is None or histories > 1:
         return project.runbooks
     return from_here(project.config.resolve().parent / "runbooks")
 

@@ -27,7 +27,7 @@ from pipestate.database.postgresql import CONNECT_TIMEOUT_S
 from pipestate.database.queries import filled, named_query
 from pipestate.database.urls import shown, without_secrets
 from pipestate.rehearse.copying.require import RECIPES
-from pipestate.rehearse.copying.snapshot import Counter, Inventory, Snapshot, ask, quoted, session
+from pipestate.rehearse.copying.snapshot import Counter, Inventory, Snapshot, fetch, quoted, session
 
 ICU, BUILTIN = "i", "b"
 NO_HANDLERS = named_query("rehearse.copying", "no_handlers")
@@ -70,13 +70,13 @@ def create_database(admin: URL, found: Inventory) -> tuple[URL, bool]:
     """Create an empty database like production's; return True if it has production's locale."""
     with session(admin.set(database="template1"), autocommit=True) as driver:
         for statement in found.roles:
-            ask(driver, statement)
-        ask(driver, "DROP DATABASE postgres")  # production's database may have that name
+            fetch(driver, statement)
+        fetch(driver, "DROP DATABASE postgres")  # production's database may have that name
         is_same = _create(driver, found)
     clone = admin.set(database=found.name)
     if not found.has_public:
         with session(clone, autocommit=True) as driver:
-            ask(driver, "DROP SCHEMA public")
+            fetch(driver, "DROP SCHEMA public")
     return clone, is_same
 
 
@@ -88,7 +88,7 @@ def _create(driver: Any, found: Inventory) -> bool:
         return True
     if found.encoding == "UTF8" and _succeeds(driver, f"{create} {_libc('C', 'C.UTF-8')}"):
         return False
-    ask(driver, f"{create} {_libc('C', 'C')}")
+    fetch(driver, f"{create} {_libc('C', 'C')}")
     return False
 
 
@@ -112,7 +112,7 @@ def _libc(collate: str, kind: str) -> str:
 
 def _succeeds(driver: Any, statement: str) -> bool:
     try:
-        ask(driver, statement)
+        fetch(driver, statement)
     except Error:
         return False
     return True
@@ -124,7 +124,7 @@ def set_unread_sequences(clone: Any, counters: Sequence[Counter]) -> None:
         if not each.is_readable and each.table is not None:
             names = {"column": each.column, "table": each.table, "sequence": quoted(each.quoted)}
             names["aggregate"] = "max" if each.increment > 0 else "min"
-            ask(clone, filled(BEHIND_ITS_COLUMN, **names))
+            fetch(clone, filled(BEHIND_ITS_COLUMN, **names))
 
 
 def refresh_views(clone: Any, views: Sequence[str]) -> dict[str, str]:
@@ -132,13 +132,13 @@ def refresh_views(clone: Any, views: Sequence[str]) -> dict[str, str]:
 
     Event triggers do not fire here: `session_replication_role` is `replica`.
     """
-    ask(clone, "SET session_replication_role = replica")
+    fetch(clone, "SET session_replication_role = replica")
     left, failed = list(views), dict[str, str]()
     while left:
         failed = {}
         for view in left:
             try:
-                ask(clone, f"REFRESH MATERIALIZED VIEW {view}")
+                fetch(clone, f"REFRESH MATERIALIZED VIEW {view}")
             except Error as error:
                 failed[view] = str(error).splitlines()[0]
         if len(failed) == len(left):
@@ -154,7 +154,7 @@ def apply_settings(clone: Any, found: Inventory) -> list[str]:
     refused = []
     for name, value in values.items():
         try:
-            ask(clone, f"ALTER DATABASE {database} SET {name} = {value}")
+            fetch(clone, f"ALTER DATABASE {database} SET {name} = {value}")
         except Error:
             refused.append(name)
     return refused
@@ -163,9 +163,9 @@ def apply_settings(clone: Any, found: Inventory) -> list[str]:
 def wait_for_the_disk(clone: Any) -> None:
     """Restore durable writes, so that the server waits for its disk as production does."""
     for setting in UNSAFE:
-        ask(clone, f"ALTER SYSTEM RESET {setting}")
-    ask(clone, "SELECT pg_reload_conf()")
-    ask(clone, "CHECKPOINT")
+        fetch(clone, f"ALTER SYSTEM RESET {setting}")
+    fetch(clone, "SELECT pg_reload_conf()")
+    fetch(clone, "CHECKPOINT")
 
 
 def unlike(grants: Sequence[str], empty: Mapping[str, str], refused: Sequence[str]) -> Iterator[str]:
@@ -332,7 +332,7 @@ def way_to(driver: Any, directory: Path) -> dict[str, str]:
     The directory is private: the file may hold the password of a key. TLS is kept as strict as in the session.
     """
     info = driver.info
-    ((money,),) = ask(driver, "SHOW lc_monetary")
+    ((money,),) = fetch(driver, "SHOW lc_monetary")
     options = (info.options or "") + ("" if money.startswith(DOLLARS) else " -c lc_monetary=C")
     where = {"user": info.user, "dbname": info.dbname, "options": options.strip(), "port": info.port}
     where |= {"host": info.dsn_parameters.get("hostaddr") or info.host, "connect_timeout": CONNECT_TIMEOUT_S}

@@ -27,7 +27,7 @@ from pipestate.core.progress import Progress, no_progress
 from pipestate.core.text import many, size
 from pipestate.database.connections import choose
 from pipestate.database.embedded import relax, start_server
-from pipestate.database.interrupt import telling
+from pipestate.database.interrupt import explain_interrupt
 from pipestate.database.urls import database_name, parse_url, shown
 from pipestate.rehearse.copying import fill, reaper
 from pipestate.rehearse.copying.fill import REMOVED, Dump
@@ -41,7 +41,7 @@ from pipestate.rehearse.copying.require import (
     rows_wanted,
     tables_with_rows,
 )
-from pipestate.rehearse.copying.snapshot import Inventory, ask, read_production, said, session, snapshot
+from pipestate.rehearse.copying.snapshot import Inventory, fetch, read_production, said, session, snapshot
 
 SOCKET = ".s.PGSQL.5432"
 LONGEST_SOCKET = 103  # the limit on every system
@@ -138,8 +138,8 @@ def fill_clone(
         missing = [each.name for each in missing_extensions(found, dump.version)]
         grants = fill.restore_tables(dump, clone, missing)
         with _on_clone(clone), session(clone, autocommit=True) as target:
-            ask(target, fill.NO_HANDLERS)
-            ask(target, fill.TAKE_OVER)
+            fetch(target, fill.NO_HANDLERS)
+            fetch(target, fill.TAKE_OVER)
         options = rows_wanted(found, wanted)
 
         def tell(count: int) -> None:  # the pipe carries about as many bytes as production's disk holds
@@ -191,7 +191,7 @@ def _of_file(
     production: URL, wanted: WantedClone, place: TemporaryPlace, say: Say, on_progress: Progress
 ) -> Iterator[tuple[URL, str]]:
     del say
-    with telling(lambda: REMOVED):
+    with explain_interrupt(lambda: REMOVED):
         url = copy_file(production, wanted, place.directory, on_progress)
     yield url, f"rm -r {place.directory}"
 
@@ -205,7 +205,7 @@ def _of_server(
     version = require_copyable(found, wanted)
     dump = Dump(place.directory / "schema.dump", version, find_pg_dump(found, version))
     with clone_server(version, place) as admin:
-        with telling(lambda: f"what ran on production was cancelled; {REMOVED}"):
+        with explain_interrupt(lambda: f"what ran on production was cancelled; {REMOVED}"):
             url = fill_clone(production, found, admin, dump, wanted, say, on_progress)
         server = (place.directory / "data" / "postmaster.pid").read_text(encoding="utf-8").split()[0]
         yield url, f"kill -QUIT {server} && sleep 1 && rm -r {place.directory}"

@@ -145,7 +145,7 @@ def left_out(found: Inventory, wanted: WantedClone, version: int) -> Iterator[st
         names = _named([each.name for each in extensions])
         yield f"extensions that the embedded server does not have and no object depends on: {names}"
     if found.foreign_tables:
-        yield f"the rows of foreign tables, which cannot be asked there: {_named(found.foreign_tables)}"
+        yield f"the rows of foreign tables, which cannot be read there: {_named(found.foreign_tables)}"
     if archives := found.unreadable_archives:
         yield f"archives that {found.role} may not read: {_named([each.name for each in archives])}"
     if unlogged := found.unreachable:

@@ -64,7 +64,7 @@ def session(url: URL, *, autocommit: bool = False) -> Iterator[Any]:
         driver.close()
 
 
-def ask(driver: Any, query: str) -> Rows:
+def fetch(driver: Any, query: str) -> Rows:
     """Run a query, and return its rows, if it has any."""
     with driver.cursor() as cursor:
         cursor.execute(query)
@@ -175,7 +175,7 @@ def read_inventory(driver: Any) -> Inventory:
     """Read the inventory inside the open transaction."""
 
     def read(name: str) -> Rows:
-        return ask(driver, named_query("rehearse.copying", name, own=OWN, called=CALLED))
+        return fetch(driver, named_query("rehearse.copying", name, own=OWN, called=CALLED))
 
     ((about,),) = read("database")
     return Inventory(
@@ -216,14 +216,14 @@ def snapshot(url: URL, known: Inventory) -> Iterator[Snapshot]:
     with reading(url) as driver:
         with _translate_errors(url):
             found = _locked(driver, url, known)
-            ((number,),) = ask(driver, "SELECT pg_catalog.pg_export_snapshot()")
+            ((number,),) = fetch(driver, "SELECT pg_catalog.pg_export_snapshot()")
         yield Snapshot(url, driver, str(number), found)
 
 
 def read_production(url: URL) -> Inventory:
     """Read production's inventory on the session's search path, and release all locks."""
     with reading(url) as driver, _translate_errors(url):
-        ask(driver, f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")  # the size of a table needs a lock
+        fetch(driver, f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT}'")  # the size of a table needs a lock
         return read_inventory(driver)
 
 
@@ -242,10 +242,10 @@ def _locked(driver: Any, url: URL, known: Inventory) -> Inventory:
     for _ in range(TRIES):
         has_timeout = driver.server_version >= HAS_TRANSACTION_TIMEOUT
         values = SETTINGS | ({"transaction_timeout": "0"} if has_timeout else {})
-        ask(driver, "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in values.items()))
+        fetch(driver, "; ".join(f"SET LOCAL {name} = '{value}'" for name, value in values.items()))
         with suppress(errors.UndefinedTable, errors.InvalidSchemaName):
             if names := ", ".join(f"ONLY {table}" for table in sorted(_lockable(known))):
-                ask(driver, f"LOCK TABLE {names} IN ACCESS SHARE MODE")
+                fetch(driver, f"LOCK TABLE {names} IN ACCESS SHARE MODE")
             found = read_inventory(driver)
             if _lockable(found) == _lockable(known):
                 return replace(found, search_path=known.search_path)  # the session's own path has changed

@@ -170,17 +170,17 @@ def test_a_second_run_changes_nothing(stuck: Stuck) -> None:
 def test_the_size_of_a_batch_does_not_matter(stuck: Stuck, size: int) -> None:
     for number in range(20):
         stuck.site(f"s{number:02}.gov")
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     became = apply(
         stuck.database.url,
         planned(stuck),
         batch_size=size,
-        on_progress=lambda done, total: told.append((done, total)),
+        on_progress=lambda done, total: reported.append((done, total)),
     )
     assert [result.subject.subdomain for result in became] == [f"s{number:02}.gov" for number in range(20)]
     assert stuck.database.value("SELECT count(*) FROM sites WHERE current_stage = 'completed'") == 20
-    assert told[-1] == (20, 20)
-    assert len(told) == -(-20 // size)
+    assert reported[-1] == (20, 20)
+    assert len(reported) == -(-20 // size)
 
 
 def test_names_that_need_quotes_are_written_as_well(stuck: Stuck) -> None:

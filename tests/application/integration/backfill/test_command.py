@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.alembic_runs import ROOT, Chain
+from support.alembic_runs import ROOT, Migrations
 from support.programs import run_at_once, run_program, started
 from support.servers import Database, Postgres, Sqlite
 from support.stale_rows import LIVE, Stuck, fill_expanded
@@ -166,19 +166,19 @@ def test_the_wrong_storage_directory_is_exit_2_and_nothing_is_written(stuck: Stu
     assert stuck.everything() == before
 
 
-def test_before_the_counters_come_the_way_is_shown(chain: Chain, tmp_path: Path) -> None:
-    stuck = Stuck(chain.database, tmp_path)
+def test_before_the_counters_come_the_way_is_shown(migrations: Migrations, tmp_path: Path) -> None:
+    stuck = Stuck(migrations.database, tmp_path)
     for revision in (None, "0002"):
         if revision:
-            chain.upgrade(revision)
+            migrations.upgrade(revision)
         done = stuck.command()
         assert (done.returncode, done.stdout) == (2, "")
         assert "run alembic upgrade 0005 first" in done.stderr
 
 
-def test_after_the_contract_there_is_nothing_to_backfill(chain: Chain, tmp_path: Path) -> None:
-    chain.upgrade("0006")
-    done = Stuck(chain.database, tmp_path).command()
+def test_after_the_contract_there_is_nothing_to_backfill(migrations: Migrations, tmp_path: Path) -> None:
+    migrations.upgrade("0006")
+    done = Stuck(migrations.database, tmp_path).command()
     assert done.returncode == 2
     assert "nothing to backfill any more" in done.stderr
 

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import create_engine
 
 from pipestate.pipeline import finish_job, initialize_stage
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.long_form import times
 from support.programs import FORKS, start_server
 from support.servers import Database
@@ -57,11 +57,11 @@ def run(database: Database, *, keyed: bool) -> Counter[str]:
 
 
 @pytest.mark.scene
-def test_counts_are_exact_and_each_site_is_claimed_once(pg_chain: Chain) -> None:
-    pg_chain.upgrade("0005")
-    claims = run(pg_chain.database, keyed=True)
+def test_counts_are_exact_and_each_site_is_claimed_once(pg_migrations: Migrations) -> None:
+    pg_migrations.upgrade("0005")
+    claims = run(pg_migrations.database, keyed=True)
     assert claims == Counter(f"site{number}" for number in range(SITES))
-    database = pg_chain.database
+    database = pg_migrations.database
     assert database.rows("SELECT sum(ocr_completed + ocr_failed), sum(ocr_failed) FROM sites") == [
         (JOBS, len(range(0, JOBS, 13)))
     ]
@@ -69,10 +69,12 @@ def test_counts_are_exact_and_each_site_is_claimed_once(pg_chain: Chain) -> None
     assert database.value("SELECT count(*) FROM pipeline_claim WHERE attempts = 1") == SITES
 
 
-def test_without_keys_redeliveries_overshoot_and_each_site_is_still_claimed_once(pg_chain: Chain) -> None:
-    pg_chain.upgrade("0005")
-    claims = run(pg_chain.database, keyed=False)
+def test_without_keys_redeliveries_overshoot_and_each_site_is_still_claimed_once(
+    pg_migrations: Migrations,
+) -> None:
+    pg_migrations.upgrade("0005")
+    claims = run(pg_migrations.database, keyed=False)
     assert claims == Counter(f"site{number}" for number in range(SITES))
     total = JOBS + JOBS // 10
-    assert pg_chain.database.value("SELECT sum(ocr_completed + ocr_failed) FROM sites") == total
-    assert pg_chain.database.value("SELECT count(*) FROM pipeline_claim WHERE attempts = 1") == SITES
+    assert pg_migrations.database.value("SELECT sum(ocr_completed + ocr_failed) FROM sites") == total
+    assert pg_migrations.database.value("SELECT count(*) FROM pipeline_claim WHERE attempts = 1") == SITES

@@ -17,7 +17,7 @@ from pipestate.pipeline import (
     initialize_stage,
     should_trigger_coordinator,
 )
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.long_form import times
 from support.servers import Database, Postgres, Sqlite
 
@@ -150,7 +150,7 @@ def state(conn: Connection) -> tuple[object, ...]:
 
 
 def fill(database: Database) -> None:
-    Chain(database).upgrade("0005")
+    Migrations(database).upgrade("0005")
     database.run(f"INSERT INTO sites (subdomain) VALUES ('{SITE}')")
 
 

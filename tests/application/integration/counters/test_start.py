@@ -135,7 +135,7 @@ def test_times_are_kept_true(sites: Database) -> None:
     assert str(times()[0]) > str(second[0])
 
 
-def test_of_two_that_start_a_stage_one_is_told(pg_sites: Database) -> None:
+def test_of_two_that_start_a_stage_one_is_reported(pg_sites: Database) -> None:
     first = pg_sites.engine.connect()
     initialize_stage(first, SITE, "ocr", 1)
 

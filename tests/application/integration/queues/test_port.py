@@ -132,14 +132,14 @@ def test_what_was_deleted_by_somebody_else_is_gone(jobs: QueueBed, queues: Queue
     assert sorted(result.outcome for result in clear.apply(queues, plan, file)) == lost
 
 
-def test_progress_is_told_to_its_end(jobs: QueueBed, queues: Queues, file: Path) -> None:
+def test_progress_is_reported_to_its_end(jobs: QueueBed, queues: Queues, file: Path) -> None:
     put_blocked(jobs)
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     clear.apply(
         queues,
         clear.plan(queues, (DEFERRED, FAILED)),
         file,
-        on_progress=lambda done, total: told.append((done, total)),
+        on_progress=lambda done, total: reported.append((done, total)),
     )
-    assert told[-1] == (2, 2)
-    assert told == sorted(told)
+    assert reported[-1] == (2, 2)
+    assert reported == sorted(reported)

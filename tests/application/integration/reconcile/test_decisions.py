@@ -7,7 +7,7 @@ from pipestate.runbook.lint import load
 from pipestate.runbook.model import SignOff
 from support.alembic_runs import ROOT
 from support.servers import Database
-from support.stuck_sites import Pipeline, told
+from support.stuck_sites import Pipeline, reported
 
 STAGE_JOBS = [
     ("fetch", "fetch", "fetch_site_job"),
@@ -33,7 +33,7 @@ def test_a_stage_that_has_ended_gets_its_coordinator(
     pipeline: Pipeline, stage: str, queue: str, function: str
 ) -> None:
     pipeline.put("a.gov", stage, **{f"{stage}_total": 15, f"{stage}_completed": 12, f"{stage}_failed": 3})
-    assert told(pipeline.reconcile()) == [("a.gov", "recovered", "coordinator")]
+    assert reported(pipeline.reconcile()) == [("a.gov", "recovered", "coordinator")]
     assert pipeline.queued() == [(queue, function, kwargs())]
     assert pipeline.site("a.gov", "coordinator_enqueued", f"{stage}_total", f"{stage}_failed") == (1, 15, 3)
     assert pipeline.reconcile() == []  # straight after, nothing is stuck
@@ -45,7 +45,7 @@ def test_a_stage_of_one_job_gets_it_again(
     pipeline: Pipeline, stage: str, queue: str, function: str, failed: int
 ) -> None:
     pipeline.put("a.gov", stage, **{f"{stage}_total": 1, f"{stage}_failed": failed})
-    assert told(pipeline.reconcile()) == [("a.gov", "recovered", "jobs")]
+    assert reported(pipeline.reconcile()) == [("a.gov", "recovered", "jobs")]
     assert pipeline.queued() == [(queue, function, kwargs())]
     assert pipeline.site("a.gov", f"{stage}_total", f"{stage}_completed", f"{stage}_failed") == (1, 0, 0)
 
@@ -75,7 +75,7 @@ def test_jobs_that_were_killed_are_sent_again_from_the_files(pipeline: Pipeline)
             finish_job(conn, "a.gov", "ocr", job_key=f"Council/{number:02}")
         finish_job(conn, "a.gov", "ocr", job_key="Council/14", error="no pages")
     pipeline.age()
-    assert told(pipeline.reconcile()) == [("a.gov", "recovered", "jobs")]
+    assert reported(pipeline.reconcile()) == [("a.gov", "recovered", "jobs")]
     paths = [str(pipeline.root / "a.gov/pdfs/Council" / f"{number}.pdf") for number in (12, 13, 14)]
     assert pipeline.queued() == [("ocr", "ocr_page_job", kwargs(pdf_path=path)) for path in paths]
     assert pipeline.site("a.gov", "ocr_total", "ocr_completed", "ocr_failed") == (15, 12, 0)
@@ -90,7 +90,7 @@ def test_jobs_that_were_killed_are_sent_again_from_the_files(pipeline: Pipeline)
 def test_texts_that_nobody_counted_end_the_stage(pipeline: Pipeline) -> None:
     pipeline.files("a.gov", pdfs=15, texts=15)
     pipeline.put("a.gov", "ocr", ocr_total=15, ocr_completed=10)
-    assert told(pipeline.reconcile()) == [("a.gov", "recovered", "coordinator")]
+    assert reported(pipeline.reconcile()) == [("a.gov", "recovered", "coordinator")]
     assert pipeline.site("a.gov", "ocr_total", "ocr_completed", "ocr_failed") == (15, 15, 0)
 
 
@@ -98,7 +98,7 @@ def test_what_always_fails_is_tried_a_few_times_and_then_shown_to_a_person(pipel
     pipeline.files("a.gov", pdfs=2, texts=0)
     pipeline.put("a.gov", "ocr", ocr_total=2, ocr_failed=2, last_error_message="PDF corrupted")
     for _ in range(3):
-        assert told(pipeline.reconcile(max_attempts=3)) == [("a.gov", "recovered", "jobs")]
+        assert reported(pipeline.reconcile(max_attempts=3)) == [("a.gov", "recovered", "jobs")]
         pipeline.jobs.lose_all()  # the workers lose them
         pipeline.age()
     before = pipeline.site("a.gov", "updated_at", "ocr_total")
@@ -107,8 +107,8 @@ def test_what_always_fails_is_tried_a_few_times_and_then_shown_to_a_person(pipel
     assert done.reason == "tried 3 times, it needs a person; its last error: PDF corrupted"
     assert pipeline.queued() == []
     assert pipeline.site("a.gov", "updated_at", "ocr_total") == before
-    # The person looks, and tries again: the count starts anew.
-    assert told(pipeline.reconcile(max_attempts=3, site="a.gov")) == [("a.gov", "recovered", "jobs")]
+    # The person decides, and tries again: the count starts anew.
+    assert reported(pipeline.reconcile(max_attempts=3, site="a.gov")) == [("a.gov", "recovered", "jobs")]
     assert pipeline.database.value("SELECT attempts FROM pipeline_claim") == 1
     assert (
         pipeline.database.rows("SELECT triggered_by FROM pipeline_reconciliation ORDER BY id")
@@ -128,7 +128,7 @@ def test_half_a_disk_does_not_lower_the_total_unless_a_person_says_so(pipeline: 
     (done,) = pipeline.reconcile()
     assert (done.outcome, done.subject.action) == ("skipped", "person")
     assert str(done.reason).startswith("only 5 of its 15 documents are in the storage")
-    assert told(pipeline.reconcile(site="a.gov")) == [("a.gov", "recovered", "coordinator")]
+    assert reported(pipeline.reconcile(site="a.gov")) == [("a.gov", "recovered", "coordinator")]
     assert pipeline.site("a.gov", "ocr_total", "ocr_completed") == (5, 5)
 
 
@@ -150,7 +150,7 @@ def test_what_is_alive_is_left_alone(pipeline: Pipeline, where: str, function: s
 def test_what_is_dead_is_replaced(pipeline: Pipeline, where: str) -> None:
     pipeline.put("a.gov", "ocr", ocr_total=15, ocr_completed=15, coordinator_enqueued=True)
     pipeline.jobs.put(where, "ocr_complete_coordinator")
-    assert told(pipeline.reconcile()) == [("a.gov", "recovered", "coordinator")]
+    assert reported(pipeline.reconcile()) == [("a.gov", "recovered", "coordinator")]
 
 
 def test_stuck_is_what_the_runbook_calls_stuck(pipeline: Pipeline) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pipestate.core.errors import ConfigError
-from support.stuck_sites import Pipeline, told
+from support.stuck_sites import Pipeline, reported
 
 Hooked = Callable[[Pipeline, str], Pipeline]
 
@@ -29,7 +29,7 @@ def test_no_transaction_waits_for_the_hook(pg_pipeline: Pipeline, hooked: Hooked
     pg_pipeline.database.run(f"ALTER DATABASE {name} SET idle_in_transaction_session_timeout = '200ms'")
     pg_pipeline.put("a.gov", "deploy", deploy_total=2)
     slow = hooked(pg_pipeline, "import time; time.sleep(0.6); return [{}]")
-    assert told(slow.reconcile()) == [("a.gov", "recovered", "jobs")]
+    assert reported(slow.reconcile()) == [("a.gov", "recovered", "jobs")]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,6 @@ def test_a_module_that_fails_when_it_is_imported_is_named(pipeline: Pipeline, ho
 def test_what_the_hook_does_not_miss_has_succeeded(pipeline: Pipeline, hooked: Hooked) -> None:
     pipeline.put("a.gov", "extraction", extraction_total=5, extraction_failed=5)
     work = hooked(pipeline, "return []")
-    assert told(work.reconcile()) == [("a.gov", "recovered", "coordinator")]
+    assert reported(work.reconcile()) == [("a.gov", "recovered", "coordinator")]
     counters = ("extraction_total", "extraction_completed", "extraction_failed")
     assert pipeline.site("a.gov", *counters) == (5, 5, 0)

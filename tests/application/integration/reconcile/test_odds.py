@@ -7,14 +7,14 @@ import pytest
 
 from pipestate.pipeline import finish_job, initialize_stage
 from pipestate.pipeline.queues.port import Destination
-from support.stuck_sites import Pipeline, told
+from support.stuck_sites import Pipeline, reported
 
 
 def test_the_time_zone_of_the_server_does_not_matter(pg_pipeline: Pipeline) -> None:
     name = pg_pipeline.database.url.database
     pg_pipeline.database.run(f"ALTER DATABASE {name} SET TimeZone = 'America/New_York'")
     pg_pipeline.put("a.gov", "ocr", ocr_total=1, ocr_completed=1)
-    assert told(pg_pipeline.reconcile()) == [("a.gov", "recovered", "coordinator")]
+    assert reported(pg_pipeline.reconcile()) == [("a.gov", "recovered", "coordinator")]
 
 
 def test_stages_side_by_side_share_their_attempts(pipeline: Pipeline) -> None:
@@ -69,7 +69,7 @@ def test_a_file_name_that_is_no_text_stops_nobody(pipeline: Pipeline) -> None:
     for kind, name in (("pdfs", b"caf\xe9.pdf"), ("txt", b"caf\xe9.txt")):
         (pipeline.root / "a.gov" / kind / "Council" / os.fsdecode(name)).write_text("x")
     pipeline.put("a.gov", "ocr", ocr_total=3, ocr_completed=1)
-    assert told(pipeline.reconcile()) == [("a.gov", "recovered", "jobs")]
+    assert reported(pipeline.reconcile()) == [("a.gov", "recovered", "jobs")]
     assert pipeline.site("a.gov", "ocr_total", "ocr_completed") == (3, 2)
 
 
@@ -82,4 +82,4 @@ def test_stages_side_by_side_may_name_a_coordinator_each(pipeline: Pipeline) -> 
     both = replace(pipeline.config, coordinators=coordinators)
     pipeline.put("a.gov", "extraction", extraction_total=1, extraction_completed=1)
     pipeline.jobs.put("queued", "compiled")
-    assert told(pipeline.reconcile(config=both)) == [("a.gov", "skipped", "wait")]
+    assert reported(pipeline.reconcile(config=both)) == [("a.gov", "skipped", "wait")]

@@ -12,10 +12,10 @@ from pipestate.pipeline.planning import Trigger
 from pipestate.pipeline.queues.config import QueueConfig
 from pipestate.pipeline.reconcile import apply, reconcile_lock, run
 from pipestate.pipeline.schema import sites as sites_table
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.queues import QueueBed
 from support.servers import Database
-from support.stuck_sites import Pipeline, told
+from support.stuck_sites import Pipeline, reported
 
 
 def test_a_site_that_moves_between_plan_and_apply_is_left_alone(pipeline: Pipeline) -> None:
@@ -36,9 +36,9 @@ def test_a_site_that_moves_between_plan_and_apply_is_left_alone(pipeline: Pipeli
 
 def test_a_dry_run_writes_nothing_anywhere(pipeline: Pipeline) -> None:
     pipeline.put("a.gov", "ocr", ocr_total=1, ocr_completed=1)
-    pipeline.jobs.put("abandoned", "ocr_page_job")  # RQ's own look would clean that up
+    pipeline.jobs.put("abandoned", "ocr_page_job")  # RQ's own query would clean that up
     before = pipeline.everything()
-    assert told(list(pipeline.plan().expected)) == [("a.gov", "recovered", "coordinator")]
+    assert reported(list(pipeline.plan().expected)) == [("a.gov", "recovered", "coordinator")]
     assert pipeline.everything() == before
 
 
@@ -56,7 +56,7 @@ def test_a_queue_that_refuses_leaves_nothing_half_written(pipeline: Pipeline) ->
     assert finished is None
     assert "refused" in str(details) or "readonly" in str(details)
     assert pipeline.queued() == []
-    assert told(pipeline.reconcile()) == [("a.gov", "recovered", "coordinator")]
+    assert reported(pipeline.reconcile()) == [("a.gov", "recovered", "coordinator")]
 
 
 def test_one_at_a_time(pipeline: Pipeline) -> None:
@@ -65,7 +65,7 @@ def test_one_at_a_time(pipeline: Pipeline) -> None:
         assert free
         assert run(pipeline.database.url, pipeline.jobs.queues, pipeline.rules()) is None
     assert pipeline.queued() == []
-    assert told(pipeline.reconcile()) == [("a.gov", "recovered", "coordinator")]
+    assert reported(pipeline.reconcile()) == [("a.gov", "recovered", "coordinator")]
 
 
 def test_each_run_is_in_the_ledger(pipeline: Pipeline) -> None:
@@ -104,7 +104,7 @@ def test_many_jobs_of_unknown_arguments_need_the_applications_answer(
     module = pipeline.root / f"{name}.py"
     module.write_text("def missing(subdomain, stage):\n    return [{'year': 2024}, {'year': 2025}]\n")
     monkeypatch.syspath_prepend(str(pipeline.root))
-    assert told(pipeline.reconcile(config=hooked)) == [("a.gov", "recovered", "jobs")]
+    assert reported(pipeline.reconcile(config=hooked)) == [("a.gov", "recovered", "jobs")]
     assert [call[2]["year"] for call in pipeline.queued()] == [2024, 2025]
     assert pipeline.site("a.gov", "extraction_total", "extraction_completed", "extraction_failed") == (
         7,
@@ -129,10 +129,10 @@ def test_ocr_without_a_storage_directory_is_refused_before_anything_is_written(p
     assert pipeline.everything() == before
 
 
-def test_a_database_without_counters_is_told_what_to_run(
+def test_a_database_without_counters_names_what_to_run(
     database: Database, jobs: QueueBed, tmp_path: Path
 ) -> None:
-    Chain(database).upgrade("0002")
+    Migrations(database).upgrade("0002")
     with pytest.raises(ConfigError, match="run alembic upgrade 0005 first"):
         Pipeline(database, tmp_path, jobs).reconcile()
 

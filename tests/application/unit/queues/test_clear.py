@@ -66,13 +66,13 @@ def file(tmp_path: Path) -> Path:
 
 def test_every_job_is_in_the_file_before_the_first_is_deleted(file: Path) -> None:
     queues = ListQueues({f"j{number}": 0 for number in range(2500)})
-    told: list[tuple[int, int, list[str]]] = []
+    reported: list[tuple[int, int, list[str]]] = []
 
     def exported(number: int) -> None:
-        told.append((number, len(lines(file)), list(queues.deleted)))
+        reported.append((number, len(lines(file)), list(queues.deleted)))
 
     clear.apply(queues, clear.plan(queues, (DEFERRED, FAILED)), file, on_exported=exported)
-    assert told == [(2500, 2500, [])]
+    assert reported == [(2500, 2500, [])]
     assert len(queues.deleted) == 2500
 
 

@@ -59,7 +59,7 @@ def make_rules(*, pdfs: int = 0, texts: int = 0, **changes: Any) -> Rules:
     return Rules(**given | changes)
 
 
-def told(result: Result[Recovery]) -> tuple[Action, list[str]]:
+def reported(result: Result[Recovery]) -> tuple[Action, list[str]]:
     return result.subject.action, [call.place.name for call in result.subject.calls]
 
 
@@ -67,7 +67,7 @@ def told(result: Result[Recovery]) -> tuple[Action, list[str]]:
 def test_a_stage_that_has_ended_gets_its_coordinator(stage: str) -> None:
     site = make_site(stage, {stage: Counters(5, 3, 2)})
     result = decide(site, make_rules())
-    assert told(result) == (Action.COORDINATOR, [f"{stage}_done"])
+    assert reported(result) == (Action.COORDINATOR, [f"{stage}_done"])
     assert result.reason == f"{_ended(stage)}, no coordinator was claimed"
 
 
@@ -85,7 +85,7 @@ def test_a_claimed_coordinator_was_lost() -> None:
 @pytest.mark.parametrize("stage", ["fetch", "compilation", "extraction", "deploy"])
 def test_the_only_job_of_a_stage_is_sent_again(stage: str) -> None:
     result = decide(make_site(stage, {stage: Counters(1, 0, 1)}), make_rules())
-    assert told(result) == (Action.JOBS, [f"{stage}_job"])
+    assert reported(result) == (Action.JOBS, [f"{stage}_job"])
     assert result.subject.counters == {stage: Counters(1, 0, 0)}
 
 
@@ -97,7 +97,7 @@ def test_files_say_which_documents_are_missing() -> None:
     assert result.reason == "3 of 5 documents have text"
 
 
-def test_files_are_not_asked_where_the_counters_say_enough() -> None:
+def test_files_are_not_read_where_the_counters_say_enough() -> None:
     decide(make_site(counters={"ocr": Counters(2, 1, 1)}), make_rules(storage=None))
     with pytest.raises(ConfigError, match="give --storage-dir or set STORAGE_DIR"):
         decide(make_site(counters={"ocr": Counters(2, 1, 0)}), make_rules(storage=None))
@@ -105,7 +105,7 @@ def test_files_are_not_asked_where_the_counters_say_enough() -> None:
 
 def test_of_stages_side_by_side_only_the_undone_one_is_sent() -> None:
     site = make_site("extraction", {"compilation": Counters(1, 1, 0), "extraction": Counters(1, 0, 0)})
-    assert told(decide(site, make_rules())) == (Action.JOBS, ["extraction_job"])
+    assert reported(decide(site, make_rules())) == (Action.JOBS, ["extraction_job"])
 
 
 def test_the_application_says_which_jobs_are_missing() -> None:
@@ -117,7 +117,7 @@ def test_the_application_says_which_jobs_are_missing() -> None:
     assert [call.kwargs["host"] for call in known.subject.calls] == [1, 2]
     assert known.subject.counters == {"deploy": Counters(7, 5, 0)}
     none = decide(site, make_rules(missing=lambda subdomain, stage: []))
-    assert told(none) == (Action.COORDINATOR, ["deploy_done"])
+    assert reported(none) == (Action.COORDINATOR, ["deploy_done"])
 
 
 @pytest.mark.parametrize("place", [None, Destination("deploy", "deploy_job")])

@@ -14,15 +14,15 @@ ALL = WantedClone(2**30)
 
 def test_the_file_is_copied_also_while_somebody_writes_and_gone_at_the_end(sqlite_database: Database) -> None:
     sqlite_database.run("CREATE TABLE t (id integer)", "INSERT INTO t VALUES (1)")
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     with sqlite_database.begin() as writer:
         writer.exec_driver_sql("INSERT INTO t VALUES (2)")
-        with cloned(sqlite_database.url, ALL, on_progress=lambda *done: told.append(done)) as clone:
+        with cloned(sqlite_database.url, ALL, on_progress=lambda *done: reported.append(done)) as clone:
             copy = Database(clone)
             assert copy.rows("SELECT id FROM t") == [(1,)]
             copy.run("DROP TABLE t")
             copy.engine.dispose()
-    assert told[-1][0] == told[-1][1] > 0
+    assert reported[-1][0] == reported[-1][1] > 0
     assert not Path(str(clone.database)).parent.exists()
     assert sqlite_database.value("SELECT count(*) FROM t") == 2
 

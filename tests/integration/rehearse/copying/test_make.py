@@ -16,7 +16,7 @@ from pipestate.database.interrupt import Interrupted
 from pipestate.rehearse.contents import Contents, differences, read_contents
 from pipestate.rehearse.copying.make import cloned
 from pipestate.rehearse.copying.require import WantedClone
-from pipestate.rehearse.copying.snapshot import Inventory, ask, read_inventory, read_production, snapshot
+from pipestate.rehearse.copying.snapshot import Inventory, fetch, read_inventory, read_production, snapshot
 from support.odd_production import drop_odd, make_odd
 from support.servers import Database, Postgres
 
@@ -112,13 +112,13 @@ def test_a_clone_can_reach_nobody_and_says_what_it_lacks(copied: Copied) -> None
 def test_production_keeps_nothing_of_it(copied: Copied) -> None:
     sessions = copied.production.rows(
         "SELECT application_name, query FROM pg_stat_activity WHERE datname = current_database() "
-        "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"  # autovacuum may look in
+        "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"  # autovacuum may come in
     )
     assert sessions == []
 
 
 def refuses(reader: Database, wanted: WantedClone = ALL) -> str:
-    """Ask for a clone that is refused before a server is started."""
+    """Request a clone that is refused before a server is started."""
     with pytest.raises(ConfigError) as refused, cloned(reader.url, wanted):
         pass
     return str(refused.value)
@@ -135,11 +135,13 @@ def test_what_cannot_be_copied_whole_is_refused_before_anything_begins(copied: C
     production.run(f"GRANT SELECT ON hen TO {role}")
 
 
-def abandoned(database: Database, wanted: WantedClone, told: Progress, expected: type[PipestateError]) -> str:
+def abandoned(
+    database: Database, wanted: WantedClone, reported: Progress, expected: type[PipestateError]
+) -> str:
     """Make a clone that fails on the way; nothing may be left of it, here or on production."""
     with tempfile.TemporaryDirectory(prefix="t-") as place, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", place)
-        with pytest.raises(expected) as failed, cloned(database.url, wanted, on_progress=told):
+        with pytest.raises(expected) as failed, cloned(database.url, wanted, on_progress=reported):
             pass
         assert list(Path(place).iterdir()) == []
     assert failed.value.exit_code == 3
@@ -184,18 +186,18 @@ def test_a_table_that_comes_or_goes_before_it_is_locked_is_looked_at_again(
 ) -> None:
     """Between the list of tables and their locks one is dropped and one is made, once."""
     pg.run("CREATE TABLE old (id integer)")
-    looked: list[Inventory] = []
+    inventories: list[Inventory] = []
 
-    def look_and_change(driver: Any) -> Inventory:
-        looked.append(read_inventory(driver))
-        if len(looked) == 1:
+    def read_and_change(driver: Any) -> Inventory:
+        inventories.append(read_inventory(driver))
+        if len(inventories) == 1:
             pg.run("DROP TABLE old", "CREATE TABLE new AS SELECT 1 AS id")
-        return looked[-1]
+        return inventories[-1]
 
-    monkeypatch.setattr("pipestate.rehearse.copying.snapshot.read_inventory", look_and_change)
+    monkeypatch.setattr("pipestate.rehearse.copying.snapshot.read_inventory", read_and_change)
     with snapshot(pg.url, read_production(pg.url)) as moment:
         assert [each.name for each in moment.found.relations] == ["new"]
-        assert ask(moment.driver, "SELECT count(*) FROM public.new") == [(1,)]
+        assert fetch(moment.driver, "SELECT count(*) FROM public.new") == [(1,)]
 
 
 def test_without_rows_the_version_table_and_sequences_arrive(pg: Database) -> None:

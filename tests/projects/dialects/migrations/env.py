@@ -1,4 +1,4 @@
-"""One env.py for a chain a dialect: the section of the ini says which."""
+"""One env.py with migrations for each dialect: the section of the ini says which."""
 
 from alembic import context
 from pipestate.environment import guard

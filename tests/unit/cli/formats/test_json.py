@@ -17,10 +17,10 @@ from support.documentation import find_schema
 ADDED = {"schema_version", "kind", "ok", "error", "noise", "oldest_transaction_s"}
 SHAPED = {
     "verify": "Report RunbookReport PhaseReport Verdict DatabaseInfo",
-    "plan": "ChainPlan PlannedRevision GateState",
+    "plan": "MigrationPlan PlannedRevision GateState",
     "history": "Entry",
     "status": "Status SoftDropped RunbookStatus PhaseStatus Shown Soak SignOffStatus FailedCheck Observed Forced "
-    "RecordedRehearsal RecordedSignOff Drift Difference Held Day ClosedRecord Opening Backfilling DatabaseInfo Verdict",
+    "RecordedRehearsal RecordedSignOff Drift Difference OpenStreak Day ClosedRecord Opening Backfilling DatabaseInfo Verdict",
     "fleet": "Answer PhaseFound TenantUpgrade Fleet Group Tenant",
     "rehearse": "Rehearsal RevisionImpact TableImpact Return",
 }

@@ -69,6 +69,6 @@ def test_a_view_counts_its_rows_too() -> None:
     assert "and 59 more" in screen.file.getvalue()
 
 
-def test_an_empty_chain_is_said() -> None:
+def test_a_project_without_migrations_is_said() -> None:
     info = DatabaseInfo("sqlite:///shop.db", "sqlite", "3.45.0", None, None)
-    assert database_line(info).endswith("at revision base (the chain is empty)")
+    assert database_line(info).endswith("at revision base (no migrations yet)")

@@ -27,7 +27,7 @@ def report(database: str = "postgresql://app:***@db:5433/civic") -> Report:
     phases = (
         PhaseReport("ready", Gate.CLOSED, ("b2",), checks),
         PhaseReport("calm", Gate.OPEN, (), checks[:1]),
-        PhaseReport("done", Gate.AHEAD, (), checks[3:]),
+        PhaseReport("done", Gate.NOT_STARTED, (), checks[3:]),
     )
     info = DatabaseInfo(database, "postgresql", "18.4", "a1", "b2")
     return Report(info, AT, 41.7, (RunbookReport("orders", "orders.md", "", phases),))
@@ -75,12 +75,12 @@ def test_gates_counts_and_durations() -> None:
     assert by(found["pipestate_gate_open"], "runbook", "phase") == {
         ("orders", "ready"): 0.0,
         ("orders", "calm"): 1.0,
-    }, "a phase that is ahead is neither"
+    }, "a phase that has not started is neither"
     states = by(found["pipestate_gate_state"], "phase", "state")
     assert {key for key, value in states.items() if value} == {
         ("ready", "closed"),
         ("calm", "open"),
-        ("done", "ahead"),
+        ("done", "not_started"),
     }
     assert len(states) == 12
     counts = by(found["pipestate_checks"], "phase", "outcome")
@@ -108,7 +108,7 @@ def test_ages_and_last_records_come_from_the_ledger() -> None:
     found = samples(as_openmetrics(report(), LATEST))
     assert by(found["pipestate_record_age_seconds"], "phase") == {("ready",): 60.5}
     assert by(found["pipestate_record_timestamp_seconds"], "phase") == {("ready",): AT.timestamp()}
-    assert by(found["pipestate_gate_held_seconds"], "phase") == {("calm",): 86400.0}
+    assert by(found["pipestate_gate_open_seconds"], "phase") == {("calm",): 86400.0}
     assert by(found["pipestate_observation_value"], "name")["depth",] == 12.0
     assert by(found["pipestate_observation_age_seconds"], "name") == {("depth",): 30.0}
     assert by(found["pipestate_observation_timestamp_seconds"], "name") == {("depth",): AT.timestamp()}
@@ -123,8 +123,8 @@ def test_hostile_names_stay_within_their_label() -> None:
 
 def test_names_that_look_the_same_are_one_sample() -> None:
     """A collector refuses a file in which a sample stands twice."""
-    twins = tuple(LastObservation(name, 1.0, None, None) for name in ("a\nb", "a\\nb"))
-    assert len(samples(as_openmetrics(report(), Latest((), twins)))["pipestate_observation_value"]) == 1
+    namesakes = tuple(LastObservation(name, 1.0, None, None) for name in ("a\nb", "a\\nb"))
+    assert len(samples(as_openmetrics(report(), Latest((), namesakes)))["pipestate_observation_value"]) == 1
 
 
 def test_where_nothing_could_be_evaluated_no_gate_is_there() -> None:

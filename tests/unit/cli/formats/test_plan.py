@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from pipestate.cli.formats.plan import print_plan
-from pipestate.status.plan import ChainPlan, GateState, PlannedRevision
+from pipestate.status.plan import GateState, MigrationPlan, PlannedRevision
 from pipestate.verify.report import DatabaseInfo, Gate
 
 INFO = DatabaseInfo("postgresql://ops:***@db.example.com/shop", "postgresql", "17.2", "r5", "r300")
@@ -18,7 +18,7 @@ def seen(applied: int, total: int = 300, gated: int | None = None, *, verbose: b
         for number in range(1, total + 1)
     )
     screen = Console(width=80, file=io.StringIO(), no_color=True, force_terminal=True)
-    print_plan(ChainPlan(INFO, steps, "alembic upgrade r300"), (), screen, verbose=verbose)
+    print_plan(MigrationPlan(INFO, steps, "alembic upgrade r300"), (), screen, verbose=verbose)
     assert isinstance(screen.file, io.StringIO)
     return [
         line.rstrip()

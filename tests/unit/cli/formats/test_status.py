@@ -18,9 +18,9 @@ from pipestate.status.model import (
     DayState,
     FailedCheck,
     Forced,
-    Held,
     Observed,
     Opening,
+    OpenStreak,
     PhaseStatus,
     RecordedSignOff,
     RunbookStatus,
@@ -45,21 +45,21 @@ def make_phase(**more: Any) -> PhaseStatus:
     return replace(empty, **more)
 
 
-def make_standing(*phases: PhaseStatus, **more: Any) -> Status:
+def make_status(*phases: PhaseStatus, **more: Any) -> Status:
     info = DatabaseInfo("sqlite:///x", "sqlite", "3.45", "a1", "c3")
     book = RunbookStatus("orders", "Orders", "orders.md", phases)
     return replace(Status(NOW, info, (book,)), **more)
 
 
-def seen(standing: Status, width: int = 100, *, verbose: bool = False) -> str:
+def seen(status: Status, width: int = 100, *, verbose: bool = False) -> str:
     screen = Console(width=width, file=io.StringIO(), no_color=True)
-    print_status(standing, screen, Calls(), verbose=verbose)
+    print_status(status, screen, Calls(), verbose=verbose)
     assert isinstance(screen.file, io.StringIO)
     return screen.file.getvalue()
 
 
 def sentence(phase: PhaseStatus) -> str:
-    return " ".join(seen(make_standing(phase)).split())
+    return " ".join(seen(make_status(phase)).split())
 
 
 def make_soak(
@@ -83,7 +83,7 @@ def test_a_soak_says_how_far_it_is_and_what_else_is_wanted() -> None:
     soaks = (make_soak(),)
     checks = (make_verdict("soak"), make_verdict("quiet", "1 row"))
     said = sentence(make_phase(soaks=soaks, checks=checks, opening=Opening(NOW + 3 * DAY, ("quiet",))))
-    assert "3.2 of 7 days, opens Nov 23 10:00 at the earliest, and not before quiet passes" in said
+    assert "3.2 of 7 days, earliest Nov 23 10:00; also needs: quiet" in said
     assert "failed quiet: 1 row" in said
     assert "failed soak" not in said, "its line says it"
 
@@ -93,19 +93,19 @@ def test_several_soaks_open_together() -> None:
     checks = (make_verdict("soak"), make_verdict("longer"))
     said = sentence(make_phase(soaks=soaks, checks=checks, opening=Opening(NOW + 9 * DAY, ())))
     assert "longer: " in said
-    assert said.count("at the earliest") == 3
-    assert "together opens Nov 29 10:00 at the earliest" in said
+    assert said.count("earliest ") == 3
+    assert "together earliest Nov 29 10:00" in said
 
 
 @pytest.mark.parametrize(
     ("soak", "said"),
     [
-        (make_soak(days=None, waits=7 * DAY), "0 of 7 days: nothing recorded yet, opens Nov 27 10:00"),
-        (make_soak(days=9.0, since=None, waits=7 * DAY), "0 of 7 days: a long gap, opens Nov 27 10:00"),
+        (make_soak(days=None, waits=7 * DAY), "0 of 7 days: nothing recorded yet, earliest Nov 27 10:00"),
+        (make_soak(days=9.0, since=None, waits=7 * DAY), "0 of 7 days: a long gap, earliest Nov 27 10:00"),
         (make_soak(days=9.0, since=None, waits=None), "0 of 7 days: a long gap"),
         (make_soak(days=9.96, passed=True, waits=None), "9.9 of 7 days"),
         (make_soak(days=6.99), "6.9 of 7 days"),
-        (make_soak(ends_next=True), "at the earliest; orders/one is closed now"),
+        (make_soak(ends_next=True), "; orders/one is closed now"),
     ],
 )
 def test_what_a_soak_says(soak: Soak, said: str) -> None:
@@ -144,11 +144,14 @@ def test_checks_with_the_same_sentence_share_it() -> None:
 
 
 def test_a_streak_of_a_phase_that_is_closed_now_is_as_good_as_over() -> None:
-    held = Held(NOW - 9 * DAY, 9.0, 9, 72.0, NOW - DAY, 24.0)
-    said = sentence(make_phase(held=held))
-    assert "held 9 days, since Nov 11 10:00: 9 records, the last 24 hours ago, the longest gap 3 days" in said
+    open_streak = OpenStreak(NOW - 9 * DAY, 9.0, 9, 72.0, NOW - DAY, 24.0)
+    said = sentence(make_phase(open_streak=open_streak))
+    assert (
+        "open for 9 days, since Nov 11 10:00: 9 records, the last 24 hours ago, the longest gap 3 days"
+        in said
+    )
     assert "the gate is closed now: the next record ends this streak" in said
-    assert "closed now" not in sentence(make_phase(gate=Gate.OPEN, held=held))
+    assert "closed now" not in sentence(make_phase(gate=Gate.OPEN, open_streak=open_streak))
 
 
 def strip(*states: DayState) -> tuple[Day, ...]:
@@ -158,33 +161,35 @@ def strip(*states: DayState) -> tuple[Day, ...]:
 
 def test_the_strip_can_be_read_without_colours() -> None:
     days = strip(DayState.NONE, DayState.OPEN, DayState.CLOSED, DayState.GAP, DayState.MIXED, DayState.NONE)
-    written = seen(make_standing(make_phase(days=days)))
+    written = seen(make_status(make_phase(days=days)))
     assert " ■✗·◪   Nov 15 to today" in written
     assert "■ open  ✗ closed  ◪ both  · no record" in written
 
 
-def test_phases_that_are_ahead_or_past_are_counted_and_listed_where_that_is_asked_for() -> None:
-    phases = [make_phase(name=name, gate=gate) for name, gate in (("a", Gate.PAST), ("b", Gate.AHEAD))]
-    assert "Gates: 1 ahead, 1 past (--verbose lists each)" in seen(make_standing(*phases))
-    assert "orders/a past\norders/b ahead\n" in seen(make_standing(*phases), verbose=True)
+def test_phases_that_have_not_started_or_are_finished_are_counted_and_listed_on_request() -> None:
+    phases = [
+        make_phase(name=name, gate=gate) for name, gate in (("a", Gate.FINISHED), ("b", Gate.NOT_STARTED))
+    ]
+    assert "Gates: 1 not started, 1 finished (--verbose lists each)" in seen(make_status(*phases))
+    assert "orders/a finished\norders/b not started\n" in seen(make_status(*phases), verbose=True)
 
 
 def test_the_answer_comes_first_and_closed_phases_before_open_ones() -> None:
-    held = Held(NOW - 9 * DAY, 9.0, 9, 72.0, NOW - DAY, 24.0)
+    open_streak = OpenStreak(NOW - 9 * DAY, 9.0, 9, 72.0, NOW - DAY, 24.0)
     passed = replace(make_verdict(), outcome=Outcome.PASSED)
-    opened = make_phase(name="early", gate=Gate.OPEN, held=held, checks=(passed,))
-    lines = seen(make_standing(opened, make_phase(checks=(make_verdict(),)))).splitlines()
+    opened = make_phase(name="early", gate=Gate.OPEN, open_streak=open_streak, checks=(passed,))
+    lines = seen(make_status(opened, make_phase(checks=(make_verdict(),)))).splitlines()
     assert lines[0] == "Closed: orders/ready (1 of 1 check failed)."
     assert lines[1].startswith("x, sqlite 3.45, at revision a1 of c3, Nov 20 10:00 UTC")
     assert lines.index("orders/ready closed  0 of 1 passed") < lines.index("orders/early open  1 of 1 passed")
     assert "  next      pipestate gate orders/ready" in [line.rstrip() for line in lines]
-    assert seen(make_standing(opened)).startswith("Open: orders/early.\n")
+    assert seen(make_status(opened)).startswith("Open: orders/early.\n")
 
 
 def test_where_nothing_applies_the_next_step_is_named() -> None:
-    said = seen(make_standing(make_phase(gate=Gate.AHEAD)))
+    said = seen(make_status(make_phase(gate=Gate.NOT_STARTED)))
     assert said.startswith("Nothing was checked: no phase applies at revision a1. Next: pipestate plan\n")
-    assert "No runbook here has `default: true`" in seen(replace(make_standing(), runbooks=()))
+    assert "No runbook here has `default: true`" in seen(replace(make_status(), runbooks=()))
 
 
 def full(text: str) -> Status:
@@ -200,7 +205,7 @@ def full(text: str) -> Status:
         days=strip(*[DayState.OPEN] * 14),
         opening=Opening(NOW, (text,)),
     )
-    return make_standing(
+    return make_status(
         phase,
         observations=(Observed(text, 1.0, NOW, DAY, text, text, (), (f"b/{text}",)),),
         forced=Forced(text, text, NOW, text, text, text, (FailedCheck(text, "failed", text),)),

@@ -159,10 +159,10 @@ def test_several_gates_are_answered_together_and_counted() -> None:
     report = make_report(verdict("late"))
     others = [
         PhaseReport(name, gate, (), checks)
-        for name, gate, checks in (("a", Gate.OPEN, (PASSED,)), ("b", Gate.PAST, ()))
+        for name, gate, checks in (("a", Gate.OPEN, (PASSED,)), ("b", Gate.FINISHED, ()))
     ]
     (book,) = report.runbooks
     lines = seen(replace(report, runbooks=(replace(book, phases=(*others, *book.phases)),)))
     assert lines[0] == "Closed: orders/ready (1 of 1 check failed)."
-    assert "1 check passed, 1 gate open, 1 gate past in 12 ms (--verbose lists each)" in lines
+    assert "1 check passed, 1 gate open, 1 gate finished in 12 ms (--verbose lists each)" in lines
     assert "orders/a open" not in lines

@@ -4,7 +4,7 @@ import pytest
 
 from pipestate import Contract
 from pipestate.migration.failure import MigrationError
-from pipestate.project.graph import Chain
+from pipestate.project.graph import Migrations
 from pipestate.project.scaffold.contract import ends_with
 from pipestate.project.scaffold.revision import read_dropped
 from support.parsed import parse
@@ -32,7 +32,7 @@ def ends(*, two: str = "", ready: str = "", drop: str = "orders.old") -> tuple[s
     }.items():
         page += f"\n## Phase: {phase}\n\n```sql\n-- check: {phase}\n-- require: rows = 0\n{sql};\n```\n"
     runbook = parse(page, "orders.md")
-    return ends_with(Chain(), runbook, runbook.phases[3], read_dropped([], [drop]))
+    return ends_with(Migrations(), runbook, runbook.phases[3], read_dropped([], [drop]))
 
 
 def test_its_own_phase_and_those_before_it_that_read_what_goes() -> None:
@@ -45,7 +45,7 @@ def test_an_until_of_ones_own_is_kept_and_that_of_an_earlier_contract_moves_on()
     assert ends(ready='until: "b2", opens: ["a1", "b2"]') == ("one", "two", "ready")
 
 
-def test_a_contract_for_one_of_several_databases_must_be_told_which_this_is() -> None:
+def test_a_contract_for_one_of_several_databases_must_name_which_this_is() -> None:
     contract = Contract("orders/ready", tables=["t"], engine="engine1", revision="b2")
     with pytest.raises(MigrationError, match=r"env.py does not say which this is"):
         contract.upgrade()

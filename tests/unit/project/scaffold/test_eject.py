@@ -157,7 +157,7 @@ def upgrade():
     file = file_of(source)
     file.rewritten()
     assert file.faults == [
-        "b2.py:7: gate: remove the line of the `with`, and keep its body",
+        "b2.py:7: gate: remove the line of the `with`, and keep the gated code",
         "b2.py:8: update_in_batches: write op.execute with one UPDATE",
         "b2.py:9: add_columns: write op.add_column",
     ]

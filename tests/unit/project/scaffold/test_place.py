@@ -8,7 +8,7 @@ import pytest
 
 from pipestate.core.errors import ConfigError
 from pipestate.project.find import Named, Project, find_project
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.project.scaffold.revision import NewRevision, WantedRevision, find_place
 
 Miniature = Callable[[str], Path]
@@ -19,7 +19,7 @@ def found(
 ) -> NewRevision:
     path = Path(version_path) if version_path else None
     return find_place(
-        project, read_chain(project), WantedRevision("The log, and what it says", id, head, path)
+        project, read_migrations(project), WantedRevision("The log, and what it says", id, head, path)
     )
 
 
@@ -63,8 +63,8 @@ def test_settings_that_cannot_be_used_are_named(miniature: Miniature, line: str,
     [
         ({"id": "a1"}, r"there is a revision a1 already \(alembic/versions/a1_orders.py:\d+\)"),
         ({"id": "a/1"}, "--rev-id a/1: an id is letters"),
-        ({"head": "a1"}, "--head a1 is not one head of this chain; there are b2"),
-        ({"head": "zz"}, "--head zz is not one head of this chain; there are b2"),
+        ({"head": "a1"}, "--head a1 is not one head of this project; there are b2"),
+        ({"head": "zz"}, "--head zz is not one head of this project; there are b2"),
     ],
 )
 def test_wrong_wishes(miniature: Miniature, said: dict[str, str], message: str) -> None:
@@ -84,7 +84,7 @@ def test_a_place_where_alembic_does_not_look_is_refused(miniature: Miniature) ->
 def test_of_several_heads_one_must_be_named(miniature: Miniature) -> None:
     miniature("branches")
     project = find_project(Named())
-    heads = read_chain(project).heads
+    heads = read_migrations(project).heads
     assert len(heads) > 1
     with pytest.raises(ConfigError, match=f"{', '.join(heads)}: say with --head which one"):
         found(project)
@@ -100,12 +100,12 @@ def test_a_branch_is_named_by_its_label(miniature: Miniature) -> None:
 def test_of_several_locations_it_takes_that_of_the_head(miniature: Miniature) -> None:
     miniature("locations")
     project = find_project(Named())
-    heads = read_chain(project).heads
+    heads = read_migrations(project).heads
     places = {found(project, head=head).path.parent for head in heads}
     assert places == {Path("core/versions"), Path("billing/versions")}
 
 
-def test_an_empty_chain_of_several_locations_must_be_told(miniature: Miniature) -> None:
+def test_several_locations_without_migrations_need_a_choice(miniature: Miniature) -> None:
     directory = miniature("locations")
     for file in [*directory.glob("core/versions/**/*.py"), *directory.glob("billing/versions/*.py")]:
         file.unlink()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipestate.project.find import Named, find_project
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.project.scaffold.revision import MESSAGE, Started, WantedRevision, draft_start, skeleton
 from pipestate.runbook.lint import findings
 
@@ -15,7 +15,7 @@ Miniature = Callable[[str], Path]
 
 def started(named: Named | None = None) -> Started:
     project = find_project(named or Named())
-    return draft_start(project, read_chain(project), "more", WantedRevision(MESSAGE, "zz"))
+    return draft_start(project, read_migrations(project), "more", WantedRevision(MESSAGE, "zz"))
 
 
 def test_the_skeleton_is_a_page_whose_checks_can_be_run() -> None:
@@ -41,7 +41,7 @@ def test_the_page_goes_where_pipestate_will_look_for_it(
     assert find_project(named).runbooks == start.page.parent
 
 
-def test_a_chain_that_installs_the_ledger_needs_no_second_revision(miniature: Miniature) -> None:
+def test_migrations_that_install_the_ledger_need_no_second_revision(miniature: Miniature) -> None:
     directory = miniature("scratch")
     start = started()
     assert (start.ledger, [draft.path.name for draft in start.drafts]) == ("b2", ["more.md"])

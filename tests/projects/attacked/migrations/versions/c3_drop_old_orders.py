@@ -19,7 +19,7 @@ def upgrade() -> None:
         "orders/ready",
         lock=["old_orders"],
         recheck=["quiet"],
-        insist=["quiet", "approved"],
+        must_pass=["quiet", "approved"],
         revision=revision,
     ):
         op.execute("DROP TABLE old_orders")

@@ -1,4 +1,4 @@
-"""The same backfill, run by the chain."""
+"""The same backfill, run by the migrations."""
 
 from pipestate import backfill
 

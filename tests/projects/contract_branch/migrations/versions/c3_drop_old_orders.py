@@ -11,5 +11,5 @@ down_revision = "b2"
 branch_labels = ("contract",)
 depends_on = None
 
-contract = Contract("orders/ready", tables=["old_orders"], insist=["approved"])
+contract = Contract("orders/ready", tables=["old_orders"], must_pass=["approved"])
 upgrade, downgrade = contract.upgrade, contract.downgrade

@@ -2,7 +2,7 @@
 
 import acme_models
 from alembic import op
-from pipestate.gate import gate as ask
+from pipestate.gate import gate as passed
 
 PHASE = "members/moved"
 revision = "m2"
@@ -10,5 +10,5 @@ down_revision = ["m1"]
 
 
 def upgrade() -> None:
-    with ask(PHASE, lock=acme_models.TABLES, revision=revision):
+    with passed(PHASE, lock=acme_models.TABLES, revision=revision):
         op.drop_table("members")

@@ -1,4 +1,4 @@
-"""Several chains in one ini, and a chain a dialect: each has its own place, gates and version table."""
+"""Several projects in one ini, and migrations for each dialect: each has its own place, gates and version table."""
 
 from pathlib import Path
 
@@ -27,14 +27,14 @@ def walk(shop: Shop, table: str, first: str, last: str) -> None:
     assert shop.database.rows(rows) == [(7, 8)]
 
 
-def test_several_chains_in_one_database(pg: Database, tmp_path: Path) -> None:
-    root = open_shop(tmp_path, pg, name="chains").root
+def test_several_histories_in_one_database(pg: Database, tmp_path: Path) -> None:
+    root = open_shop(tmp_path, pg, name="histories").root
     billing, stock = (Shop(root, pg, f"{name}_version", ("--name", name)) for name in ("billing", "stock"))
     walk(billing, "invoices", "b1", "b2")
     walk(stock, "shelves", "s1", "s2")
     assert (billing.version(), stock.version()) == ("b1", "s1")
 
 
-def test_a_chain_a_dialect(database: Database, tmp_path: Path) -> None:
+def test_migrations_of_each_dialect(database: Database, tmp_path: Path) -> None:
     root = open_shop(tmp_path, database, name="dialects").root
     walk(Shop(root, database, options=("--name", database.url.get_backend_name())), "old_notes", "n1", "n2")

@@ -1,4 +1,4 @@
-"""`drift --against chain`: the database beside what its chain builds from base on a scratch database."""
+"""`drift --against migrations`: the database beside what its migrations build from base on a scratch database."""
 
 import json
 import os
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipestate.core.errors import ConfigError, Unreachable
-from pipestate.rehearse.against_chain import compare_with_chain
-from support.alembic_runs import ROOT, Chain
+from pipestate.rehearse.against_migrations import compare_with_migrations
+from support.alembic_runs import ROOT, Migrations
 from support.miniatures import copy_project
 from support.programs import run_program
 from support.rehearsals import job_for
@@ -22,10 +22,10 @@ def silent(_: str) -> None:
 
 
 def differences(root: Path, database: Database) -> list[str]:
-    return [str(each) for each in compare_with_chain(job_for(root, database), silent).differences]
+    return [str(each) for each in compare_with_migrations(job_for(root, database), silent).differences]
 
 
-def test_a_shop_at_each_revision_is_what_its_chain_builds(database: Database, tmp_path: Path) -> None:
+def test_a_shop_at_each_revision_is_what_its_migrations_build(database: Database, tmp_path: Path) -> None:
     shop = open_shop(tmp_path, database)
     shop.upgrade("b2")
     shop.fill()
@@ -46,15 +46,15 @@ def test_it_runs_through_the_projects_own_env_py(pg: Database, tmp_path: Path, e
     assert differences(shop.root, pg) == ["column by_hand.id extra", "table by_hand extra"]
 
 
-def test_the_shipped_chain_is_what_it_builds_also_after_a_purge(pg_chain: Chain) -> None:
-    pg_chain.contract()
-    assert differences(ROOT, pg_chain.database) == []
-    environment = {**os.environ, "PIPESTATE_DATABASE_URL": pg_chain.database.text}
+def test_the_shipped_migrations_are_what_they_build_also_after_a_purge(pg_migrations: Migrations) -> None:
+    pg_migrations.contract()
+    assert differences(ROOT, pg_migrations.database) == []
+    environment = {**os.environ, "PIPESTATE_DATABASE_URL": pg_migrations.database.text}
     done = run_program(
         ["pipestate", "purge", "--older-than", "0m", "--yes"], cwd=ROOT, environment=environment
     )
     assert done.returncode == 0, done.stderr
-    assert differences(ROOT, pg_chain.database) == []
+    assert differences(ROOT, pg_migrations.database) == []
 
 
 def test_missing_extra_and_different_objects_each_have_a_line(pg: Database, tmp_path: Path) -> None:
@@ -72,13 +72,13 @@ def test_missing_extra_and_different_objects_each_have_a_line(pg: Database, tmp_
     )
     try:
         done = run_program(
-            ["pipestate", "drift", "--against", "chain"], cwd=shop.root, environment=os.environ
+            ["pipestate", "drift", "--against", "migrations"], cwd=shop.root, environment=os.environ
         )
     finally:
         pg.run("DROP OWNED BY drift_reader", "DROP ROLE drift_reader")
     assert done.returncode == 1, done.stderr
     assert done.stdout.splitlines() == [
-        "drift: 8 objects differ from what the chain builds up to revision b2",
+        "drift: 8 objects differ from what the migrations build up to revision b2",
         "  schema tenant extra",
         "  column approvals.what missing",
         "  column orders.by_hand extra",
@@ -94,7 +94,7 @@ def test_on_sqlite(sqlite_database: Database, tmp_path: Path) -> None:
     shop = open_shop(tmp_path, sqlite_database)
     shop.upgrade("b2")
     sqlite_database.run("CREATE INDEX by_hand ON orders (status)", "DROP TABLE approvals")
-    found = shop.pipestate("drift", "--against", "chain")
+    found = shop.pipestate("drift", "--against", "migrations")
     assert found == {
         "schema_version": 1,
         "revision": "b2",
@@ -111,7 +111,7 @@ def test_on_sqlite(sqlite_database: Database, tmp_path: Path) -> None:
 def test_a_database_without_a_revision_is_refused(database: Database, tmp_path: Path) -> None:
     shop = open_shop(tmp_path, database)
     database.run("CREATE TABLE by_hand (id integer)")
-    with pytest.raises(ConfigError, match="has no revision of this chain, so nothing can be compared"):
+    with pytest.raises(ConfigError, match="has no revision of this project, so nothing can be compared"):
         differences(shop.root, database)
 
 
@@ -119,12 +119,14 @@ def test_a_revision_that_the_project_lacks_is_refused(database: Database, tmp_pa
     shop = open_shop(tmp_path, database)
     shop.upgrade("b2")
     database.run("UPDATE alembic_version SET version_num = 'zz'")
-    done = run_program(["pipestate", "drift", "--against", "chain"], cwd=shop.root, environment=os.environ)
+    done = run_program(
+        ["pipestate", "drift", "--against", "migrations"], cwd=shop.root, environment=os.environ
+    )
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
     assert "the database is at revision zz" in done.stderr
 
 
-def test_a_chain_that_does_not_run_from_base_is_said(database: Database, tmp_path: Path) -> None:
+def test_migrations_that_do_not_run_from_base_is_said(database: Database, tmp_path: Path) -> None:
     shop = open_shop(tmp_path, database)
     shop.upgrade("b2")
     first = next(path for path in (shop.root / "migrations" / "versions").glob("*.py") if "a1" in path.name)
@@ -132,7 +134,9 @@ def test_a_chain_that_does_not_run_from_base_is_said(database: Database, tmp_pat
         r"(def upgrade\(\).*:\n)", r'\1    op.execute("ALTER TABLE nowhere ADD x int")\n', first.read_text()
     )
     first.write_text(written)
-    with pytest.raises(Unreachable, match="the chain does not run from base on an empty database") as refused:
+    with pytest.raises(
+        Unreachable, match="the migrations do not run from base on an empty database"
+    ) as refused:
         differences(shop.root, database)
     assert "nowhere" in str(refused.value)
     assert first.name in str(refused.value)

@@ -18,7 +18,7 @@ from pipestate.ledger.drift import Drift, edited_files, read_drift
 from pipestate.ledger.record import record_report
 from pipestate.project.find import Calls, Project
 from pipestate.project.phases import resolve_opens
-from pipestate.project.revision_files import read_chain
+from pipestate.project.revision_files import read_migrations
 from pipestate.project.version_table import Locator, locator, set_found_version_table
 from pipestate.runbook.model import Runbook
 from pipestate.status.obstacles import with_obstacles
@@ -57,16 +57,16 @@ class UpgradeOutcome(StrEnum):
 
     CURRENT = "current"
     UPGRADED = "upgraded"
-    HELD = "held"
+    LEFT_PENDING = "held"  # the name in JSON
     FAILED = "failed"
     PENDING = "pending"
 
 
 @dataclass(frozen=True, slots=True)
 class TenantUpgrade:
-    """The upgrade of one database: pending and applied revisions, and those that a closed gate holds back.
+    """The upgrade of one database: pending and applied revisions, and those left pending by a closed gate.
 
-    `waiting` maps each revision with a closed gate to that gate; `held` adds the revisions that depend on them.
+    `waiting` maps each revision with a closed gate to that gate; `left_pending` adds the revisions that depend on them.
     """
 
     wave: int
@@ -75,8 +75,8 @@ class TenantUpgrade:
     pending: tuple[str, ...] = ()
     applied: tuple[str, ...] = ()
     waiting: tuple[tuple[str, str], ...] = ()
-    held: tuple[str, ...] = ()
-    held_ungated: tuple[str, ...] = ()
+    left_pending: tuple[str, ...] = ()
+    pending_ungated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,9 @@ class Answer:
         return tuple(phase for phase in self.phases if phase.gate is Gate.CLOSED)
 
     @property
-    def is_past(self) -> bool:
-        """Tell whether the database is past every selected phase, so that its gates have no answer."""
-        return bool(self.phases) and all(phase.gate is Gate.PAST for phase in self.phases)
+    def is_finished(self) -> bool:
+        """Tell whether every selected phase is finished, so that its gates have no answer."""
+        return bool(self.phases) and all(phase.gate is Gate.FINISHED for phase in self.phases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +136,12 @@ class FleetRequest:
     of_gate: bool = False
 
 
-def ask(request: FleetRequest, tenant: Tenant, finished: Collection[str] = ()) -> Answer:
+def evaluate(request: FleetRequest, tenant: Tenant, finished: Collection[str] = ()) -> Answer:
     """Evaluate one database; an error becomes its answer. If it has all `finished` revisions, its checks are skipped."""
     start = time.perf_counter()
     failed = partial(Answer, tenant.name, tenant.url, tenant.schema)
     try:
-        answer = _ask(request, tenant, finished)
+        answer = _evaluate(request, tenant, finished)
     except PipestateError as error:
         answer = failed(error.exit_code, error=str(error))
     except Exception as error:  # drivers raise many types
@@ -154,7 +154,7 @@ def not_listed(line: Unlisted) -> Answer:
     return Answer(line.name, line.url, None, line.error.exit_code, error=str(line.error))
 
 
-def _ask(request: FleetRequest, tenant: Tenant, finished: Collection[str]) -> Answer:
+def _evaluate(request: FleetRequest, tenant: Tenant, finished: Collection[str]) -> Answer:
     locate = request.locate.within(tenant.schema) if tenant.schema is not None else request.locate
     with db.reader(tenant.url, path=tenant.path, engine=_engine(tenant.url)) as connection:
         position = locate(connection)
@@ -163,13 +163,13 @@ def _ask(request: FleetRequest, tenant: Tenant, finished: Collection[str]) -> An
             connection, tenant.url, phases, position, timeout_s=request.timeout_s, evidence=False
         )
         if request.of_gate or request.calls is not None:
-            report = with_obstacles(connection, request.locate.chain, position, report)
+            report = with_obstacles(connection, request.locate.migrations, position, report)
             report = replace(report, of_gate=request.of_gate)
         answer = _answer(tenant, report, edited_files(connection, position))
         if request.compare:
             answer = _compared(connection, request, tenant, answer)
     if request.calls is not None:
-        found = plan(request.locate.chain, report, request.calls)
+        found = plan(request.locate.migrations, report, request.calls)
         waiting = tuple(step.revision for step in found.steps if not step.applied)
         answer = replace(answer, pending=waiting, next=found.advice, exit_code=0)
     if request.record:
@@ -244,11 +244,11 @@ def make_request(
     of_gate: bool = False,
 ) -> FleetRequest:
     """Select the checks of these runbooks, or of named phases; refuse a runbook with a broken `opens`."""
-    asked = dict.fromkeys(book for book, _ in find_phases(books, names))
-    chain = read_chain(project)
-    phases = find_phases(resolve_opens(chain, asked, project.named), names)
+    selected = dict.fromkeys(book for book, _ in find_phases(books, names))
+    migrations = read_migrations(project)
+    phases = find_phases(resolve_opens(migrations, selected, project.named), names)
     calls = Calls(project.named) if planned else None
-    locate = locator(project, chain, version_table)
+    locate = locator(project, migrations, version_table)
     return FleetRequest(
         phases, locate, timeout_s, record=record, compare=compare, calls=calls, of_gate=of_gate
     )

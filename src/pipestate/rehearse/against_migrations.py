@@ -1,4 +1,4 @@
-"""Drift beside the chain: the database is compared with what its revisions build on an empty scratch database.
+"""Drift beside the migrations: the database is compared with what its revisions build on an empty scratch database.
 
 The scratch database is an embedded PostgreSQL of the database's version, or a new SQLite file. The child process
 of a rehearsal upgrades it through the project's env.py. The database itself is only read.
@@ -21,7 +21,7 @@ from pipestate.database.urls import shown
 from pipestate.ledger.drift import Difference, Drift, definitions_query, definitions_settings, named
 from pipestate.ledger.install import install
 from pipestate.ledger.state import has_ledger
-from pipestate.project.graph import Chain, Position
+from pipestate.project.graph import Migrations, Position
 from pipestate.rehearse.child_process import Step, Trace, refusal, run_child
 from pipestate.rehearse.clone import Job
 from pipestate.rehearse.copying.fill import apply_settings, create_database
@@ -33,10 +33,12 @@ Key = tuple[str, str, str]  # schema, kind, name
 REWORDED = frozenset({"view", "materialized view", "rule"})
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 NO_REVISION = (
-    "{url} has no revision of this chain, so nothing can be compared: migrate it, or say where it stands with "
+    "{url} has no revision of this project, so nothing can be compared: migrate it, or say where it stands with "
     "alembic stamp"
 )
-NOT_FROM_BASE = "the chain does not run from base on an empty database, so nothing was compared: {where}{why}"
+NOT_FROM_BASE = (
+    "the migrations do not run from base on an empty database, so nothing was compared: {where}{why}"
+)
 HIDDEN = re.compile(r"\b_pipestate_[0-9]+_")  # a contract renames dropped columns and constraints like this
 LEFT_OUT = text(named_query("rehearse", "left_out_of_drift"))
 
@@ -49,7 +51,7 @@ class Schema:
     left_out: frozenset[Key]
 
 
-def compare_with_chain(job: Job, say: Callable[[str], None] = print) -> Drift:
+def compare_with_migrations(job: Job, say: Callable[[str], None] = print) -> Drift:
     """Build the database's revision on a scratch database, and compare both; `job.clone` is the database."""
     with db.reader(job.clone) as connection:
         position = job.locate(connection)
@@ -76,17 +78,19 @@ def _major(connection: Connection) -> int | None:
     return None if engine_of(connection).IS_FILE or version is None else int(version[0])
 
 
-def compare(chain: Schema, database: Schema, by_name: frozenset[str] = frozenset()) -> Iterator[Difference]:
+def compare(
+    migrations: Schema, database: Schema, by_name: frozenset[str] = frozenset()
+) -> Iterator[Difference]:
     """Name each object that is missing, extra or different in the database; `by_name` are kinds without a definition.
 
     >>> built = Schema({("public", "table", "a"): "", ("public", "table", "b"): "x"}, frozenset())
     >>> [str(each) for each in compare(built, Schema({("public", "table", "b"): "y"}, frozenset()))]
     ['table a missing', 'table b different']
     """
-    left_out = chain.left_out | database.left_out
-    for key in sorted({*chain.definitions, *database.definitions} - left_out):
+    left_out = migrations.left_out | database.left_out
+    for key in sorted({*migrations.definitions, *database.definitions} - left_out):
         schema, kind, name = key
-        wanted, found = chain.definitions.get(key), database.definitions.get(key)
+        wanted, found = migrations.definitions.get(key), database.definitions.get(key)
         if wanted != found and not (kind in by_name and wanted is not None and found is not None):
             change = MISSING if found is None else EXTRA if wanted is None else DIFFERENT
             yield Difference(kind, named(schema, name), change)
@@ -144,7 +148,7 @@ SCRATCH = {"postgresql": _server, "sqlite": _file}
 
 def _build(job: Job, position: Position) -> None:
     """Upgrade the scratch database to the database's revision; raise if a revision fails."""
-    trace = run_child(job, steps_to(job.chain, position))
+    trace = run_child(job, steps_to(job.migrations, position))
     if trace.failure is None:
         return
     if not trace.begun and trace.failure.exit_code == ConfigError.exit_code:
@@ -159,8 +163,8 @@ def _where(trace: Trace) -> str:
     return f"revision {trace.begun[-1].revision}: " if trace.begun else ""
 
 
-def steps_to(chain: Chain, position: Position) -> Sequence[Step]:
+def steps_to(migrations: Migrations, position: Position) -> Sequence[Step]:
     """List the upgrades: one to each gated revision, because a forced run passes one gate, then to the current ones."""
-    gated = [each.id for each in chain if each.id in position.applied and each.gates]
+    gated = [each.id for each in migrations if each.id in position.applied and each.gates]
     current = [each for each in (position.current or "").split() if each not in gated[-1:]]
     return [("upgrade", target) for target in (*gated, *current)]

@@ -3,7 +3,7 @@
 import pytest
 
 from pipestate.migration.failure import MigrationError
-from support.alembic_runs import Chain, psql
+from support.alembic_runs import Migrations, psql
 from support.legacy_database import SITE_PROGRESS, SITES, progress_statement, site_statement
 from support.servers import Database
 from support.verdicts import shipped, verdicts
@@ -32,14 +32,14 @@ def test_times_that_are_text_are_refused_before_the_first_change(pg: Database) -
     tables = "SELECT count(*) FROM pg_class WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace"
     before = pg.value(tables)
     with pytest.raises(MigrationError) as refused:
-        Chain(pg).upgrade("0001")
+        Migrations(pg).upgrade("0001")
     assert str(refused.value) == SENTENCE
     assert pg.value(tables) == before
 
 
 def test_a_script_says_the_same(pg: Database) -> None:
     fill(pg, "varchar")
-    done = psql(pg, Chain(pg).script("upgrade", "0001"), "-v", "ON_ERROR_STOP=1")
+    done = psql(pg, Migrations(pg).script("upgrade", "0001"), "-v", "ON_ERROR_STOP=1")
     assert SENTENCE in done.stderr
 
 
@@ -48,7 +48,7 @@ def test_with_the_type_of_a_time_no_check_is_errored(pg: Database, time: str) ->
     fill(pg, "varchar")
     columns = ("started_at", "updated_at")
     pg.run(f"ALTER TABLE site_progress {', '.join(AS_TIMES.format(each, time) for each in columns)}")
-    Chain(pg).upgrade("0005")
+    Migrations(pg).upgrade("0005")
     found = verdicts(pg, shipped("sites-consolidation"))
     assert {"backfill/backfill-complete", "readiness/recent-site-progress-writes"} <= set(found)
     assert [check for check, each in found.items() if each.outcome == "errored"] == []

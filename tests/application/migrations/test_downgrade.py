@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pipestate.migration.failure import MigrationError
-from support.alembic_runs import ROOT, Chain, psql
+from support.alembic_runs import ROOT, Migrations, psql
 from support.programs import run_program
 from support.servers import Database
 
@@ -17,7 +17,7 @@ COUNTERS = (
     "current_stage, ocr_total, ocr_completed, deploy_failed, coordinator_enqueued, last_error_message, "
     "CAST(updated_at AS text)"
 )
-ROWS_OF_THE_CHAIN = (
+ROWS_OF_THE_MIGRATIONS = (
     "INSERT INTO pipeline_job (subdomain, stage, job_key) VALUES ('site001.example.gov', 'ocr', 'k1')",
     "INSERT INTO pipeline_claim (subdomain, stage) VALUES ('site001.example.gov', 'ocr')",
     "INSERT INTO pipeline_reconciliation (triggered_by, actor, found) VALUES ('cron', 'tests', 7)",
@@ -33,11 +33,15 @@ TABLES = {
 
 
 def fill_new(database: Database, revision: str) -> None:
-    """Give every site a value in columns of 0003, and each table of the chain a row."""
+    """Give every site a value in columns of 0003, and each table of the migrations a row."""
     database.run(
         "UPDATE sites SET current_stage = 'ocr', ocr_total = 9, ocr_completed = 3, deploy_failed = 2, "
         "coordinator_enqueued = true, last_error_message = 'of ' || subdomain, updated_at = '2026-01-18 20:30:00'",
-        *(statement for statement in ROWS_OF_THE_CHAIN if any(f" {t} " in statement for t in held(revision))),
+        *(
+            statement
+            for statement in ROWS_OF_THE_MIGRATIONS
+            if any(f" {t} " in statement for t in held(revision))
+        ),
     )
 
 
@@ -45,7 +49,7 @@ def held(revision: str) -> list[str]:
     return [table for number, tables in TABLES.items() if number <= revision for table in tables]
 
 
-def rows_of_the_chain(database: Database, revision: str) -> dict[str, list[tuple[object, ...]]]:
+def rows_of_the_migrations(database: Database, revision: str) -> dict[str, list[tuple[object, ...]]]:
     return {table: database.rows(f"SELECT * FROM {table}") for table in held(revision)}
 
 
@@ -54,7 +58,7 @@ def counted(database: Database, where: str = "true") -> list[tuple[object, ...]]
 
 
 def names(database: Database) -> set[str]:
-    """Columns, constraints, indexes and the objects that belong to the chain, without what is hidden."""
+    """Columns, constraints, indexes and the objects that belong to the migrations, without what is hidden."""
     if database.is_sqlite:
         query = "SELECT type || ' ' || name FROM sqlite_master WHERE tbl_name NOT LIKE 'pipestate_archive%'"
         columns = "SELECT 'column ' || name || type || \"notnull\" || coalesce(dflt_value, '') FROM pragma_table_info('sites')"
@@ -81,46 +85,48 @@ def assert_no_drift(database: Database) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def go(chain: Chain, way: str, direction: str, start: str, target: str) -> None:
+def go(migrations: Migrations, way: str, direction: str, start: str, target: str) -> None:
     """Migrate as a person does: by Alembic's command, or with a script in psql; without a force."""
     if way == "script":
-        done = psql(chain.database, chain.script(direction, f"{start}:{target}"))
+        done = psql(migrations.database, migrations.script(direction, f"{start}:{target}"))
     else:
-        done = chain.cli(direction, target)
+        done = migrations.cli(direction, target)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert chain.revision() == target
+    assert migrations.revision() == target
 
 
 @pytest.mark.parametrize("revision", ["0003", "0004", "0005"])
-def test_values_and_rows_are_hidden_below_0003_and_come_back(legacy_chain: Chain, revision: str) -> None:
-    go_there_and_back(legacy_chain, "online", revision)
+def test_values_and_rows_are_hidden_below_0003_and_come_back(
+    legacy_migrations: Migrations, revision: str
+) -> None:
+    go_there_and_back(legacy_migrations, "online", revision)
 
 
 @pytest.mark.parametrize("revision", ["0003", "0004", "0005"])
-def test_scripts_for_psql_hide_and_restore_the_same(pg_legacy: Chain, revision: str) -> None:
+def test_scripts_for_psql_hide_and_restore_the_same(pg_legacy: Migrations, revision: str) -> None:
     go_there_and_back(pg_legacy, "script", revision)
 
 
-def go_there_and_back(chain: Chain, way: str, revision: str) -> None:
+def go_there_and_back(migrations: Migrations, way: str, revision: str) -> None:
     """Down to 0002 and up again, twice; after each the schema is that of the revision, and drift says so."""
-    database = chain.database
-    chain.upgrade("0002")
+    database = migrations.database
+    migrations.upgrade("0002")
     below = names(database)
-    chain.upgrade(revision)
+    migrations.upgrade(revision)
     fill_new(database, revision)
-    before, rows, schema = counted(database), rows_of_the_chain(database, revision), names(database)
+    before, rows, schema = counted(database), rows_of_the_migrations(database, revision), names(database)
     for _ in range(2):
-        go(chain, way, "downgrade", revision, "0002")
+        go(migrations, way, "downgrade", revision, "0002")
         assert names(database) == below
         assert_no_drift(database)
-        go(chain, way, "upgrade", "0002", revision)
+        go(migrations, way, "upgrade", "0002", revision)
         assert counted(database) == before
-        assert rows_of_the_chain(database, revision) == rows
+        assert rows_of_the_migrations(database, revision) == rows
         assert names(database) == schema
         assert_no_drift(database)
 
 
-def test_rows_written_at_0002_have_defaults_and_old_ones_their_values(expanded: Chain) -> None:
+def test_rows_written_at_0002_have_defaults_and_old_ones_their_values(expanded: Migrations) -> None:
     database = expanded.database
     fill_new(database, "0005")
     before = {row[0]: row[1:] for row in counted(database)}
@@ -143,7 +149,7 @@ def test_rows_written_at_0002_have_defaults_and_old_ones_their_values(expanded: 
 
 
 @pytest.mark.parametrize("target", ["0002", "0001", "base"])
-def test_from_head_nothing_below_0005_wants_a_force(contracted: Chain, target: str) -> None:
+def test_from_head_nothing_below_0005_wants_a_force(contracted: Migrations, target: str) -> None:
     """Counters are kept below base, too: hidden in the table, or with the archived one."""
     database = contracted.database
     database.run("UPDATE sites SET ocr_total = 7, ocr_completed = 5")
@@ -153,22 +159,22 @@ def test_from_head_nothing_below_0005_wants_a_force(contracted: Chain, target: s
     assert counted(database) == before
 
 
-def test_a_view_of_a_counter_stops_the_downgrade_before_its_first_change(expanded: Chain) -> None:
+def test_a_view_of_a_counter_stops_the_downgrade_before_its_first_change(expanded: Migrations) -> None:
     database = expanded.database
     fill_new(database, "0005")
     expanded.downgrade("0003")
     database.run("CREATE VIEW totals AS SELECT subdomain, ocr_total FROM sites")
-    schema, rows = names(database), rows_of_the_chain(database, "0003")
+    schema, rows = names(database), rows_of_the_migrations(database, "0003")
     with pytest.raises(MigrationError, match="totals"):
         expanded.downgrade("0002")
     assert expanded.revision() == "0003"
     assert names(database) == schema
-    assert rows_of_the_chain(database, "0003") == rows
+    assert rows_of_the_migrations(database, "0003") == rows
     database.run("DROP VIEW totals")
     expanded.downgrade("0002")
 
 
-def test_a_column_made_by_hand_at_0002_is_named_by_the_upgrade(expanded: Chain) -> None:
+def test_a_column_made_by_hand_at_0002_is_named_by_the_upgrade(expanded: Migrations) -> None:
     database = expanded.database
     fill_new(database, "0005")
     before = counted(database)
@@ -182,7 +188,7 @@ def test_a_column_made_by_hand_at_0002_is_named_by_the_upgrade(expanded: Chain) 
     assert counted(database) == before
 
 
-def test_what_was_purged_at_0002_comes_back_empty(pg_expanded: Chain) -> None:
+def test_what_was_purged_at_0002_comes_back_empty(pg_expanded: Migrations) -> None:
     database = pg_expanded.database
     fill_new(database, "0005")
     pg_expanded.downgrade("0002")
@@ -199,11 +205,13 @@ def test_what_was_purged_at_0002_comes_back_empty(pg_expanded: Chain) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.2, 0.4, 0.6])
-def test_a_downgrade_that_is_killed_leaves_each_revision_whole(pg_expanded: Chain, seconds: float) -> None:
+def test_a_downgrade_that_is_killed_leaves_each_revision_whole(
+    pg_expanded: Migrations, seconds: float
+) -> None:
     """Of each revision all or nothing is done: whoever then goes up again misses nothing."""
     database = pg_expanded.database
     fill_new(database, "0005")
-    before, rows, schema = counted(database), rows_of_the_chain(database, "0005"), names(database)
+    before, rows, schema = counted(database), rows_of_the_migrations(database, "0005"), names(database)
     child = os.fork()
     if child == 0:
         try:
@@ -216,7 +224,7 @@ def test_a_downgrade_that_is_killed_leaves_each_revision_whole(pg_expanded: Chai
     os.waitpid(child, 0)
     pg_expanded.upgrade("0005")
     assert names(database) == schema
-    assert (counted(database), rows_of_the_chain(database, "0005")) == (before, rows)
+    assert (counted(database), rows_of_the_migrations(database, "0005")) == (before, rows)
     pg_expanded.downgrade("0002")
     pg_expanded.upgrade("0005")
-    assert (counted(database), rows_of_the_chain(database, "0005")) == (before, rows)
+    assert (counted(database), rows_of_the_migrations(database, "0005")) == (before, rows)

@@ -4,7 +4,7 @@ import pytest
 import sqlalchemy as sa
 
 from pipestate.ledger.tables import ledger_on
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.legacy_database import Rows, everything_legacy, without_derived
 from support.readiness_records import make_ready
 from support.servers import Database
@@ -55,25 +55,25 @@ def columns(database: Database, table: str) -> set[str]:
         return {column["name"] for column in sa.inspect(connection).get_columns(table)}
 
 
-def test_an_empty_database_reaches_head(chain: Chain) -> None:
-    chain.upgrade("head")
-    assert chain.revision() == "0007"
-    assert new_tables(chain.database) <= tables(chain.database)
-    assert "site_progress" not in tables(chain.database)
-    assert "status" not in columns(chain.database, "sites")
+def test_an_empty_database_reaches_head(migrations: Migrations) -> None:
+    migrations.upgrade("head")
+    assert migrations.revision() == "0007"
+    assert new_tables(migrations.database) <= tables(migrations.database)
+    assert "site_progress" not in tables(migrations.database)
+    assert "status" not in columns(migrations.database, "sites")
 
 
-def test_downgrade_base_of_an_empty_database_leaves_only_the_version_table(chain: Chain) -> None:
-    chain.upgrade("head")
-    chain.downgrade("base")
-    assert tables(chain.database) == {"pipestate_alembic_version"}
-    if not chain.database.is_sqlite:
-        assert not chain.database.rows("SELECT FROM pg_namespace WHERE nspname = 'pipestate_archive'")
+def test_downgrade_base_of_an_empty_database_leaves_only_the_version_table(migrations: Migrations) -> None:
+    migrations.upgrade("head")
+    migrations.downgrade("base")
+    assert tables(migrations.database) == {"pipestate_alembic_version"}
+    if not migrations.database.is_sqlite:
+        assert not migrations.database.rows("SELECT FROM pg_namespace WHERE nspname = 'pipestate_archive'")
 
 
 @pytest.mark.parametrize("target", ["-1", "-2", "0005", "0003", "0002", "0001", "base"])
 def test_every_legacy_row_and_value_is_back_after_contract_and_downgrade(
-    contracted: Chain, legacy_rows: Rows, target: str
+    contracted: Migrations, legacy_rows: Rows, target: str
 ) -> None:
     assert len(legacy_rows["sites"]) == 300
     assert "status" not in columns(contracted.database, "sites")
@@ -87,17 +87,17 @@ def test_every_legacy_row_and_value_is_back_after_contract_and_downgrade(
 
 
 @pytest.mark.scene
-def test_up_and_down_twice_changes_nothing(legacy_chain: Chain) -> None:
-    before = everything_legacy(legacy_chain.database)
+def test_up_and_down_twice_changes_nothing(legacy_migrations: Migrations) -> None:
+    before = everything_legacy(legacy_migrations.database)
     for _ in range(2):
-        legacy_chain.contract()
-        legacy_chain.check()
-        legacy_chain.downgrade("base")
-    assert without_derived(everything_legacy(legacy_chain.database), before) == before
+        legacy_migrations.contract()
+        legacy_migrations.check()
+        legacy_migrations.downgrade("base")
+    assert without_derived(everything_legacy(legacy_migrations.database), before) == before
 
 
-def test_downgrade_base_drops_nothing_that_the_chain_did_not_create(
-    contracted: Chain, legacy_rows: Rows
+def test_downgrade_base_drops_nothing_that_the_migrations_did_not_create(
+    contracted: Migrations, legacy_rows: Rows
 ) -> None:
     contracted.downgrade("base")
     ledger = {name for name in new_tables(contracted.database) if name.startswith("pipestate.")}
@@ -106,10 +106,12 @@ def test_downgrade_base_drops_nothing_that_the_chain_did_not_create(
     assert "ocr_total" not in columns(contracted.database, "sites")
 
 
-def test_rows_in_tables_of_the_chain_survive_downgrade_base_and_the_way_back(chain: Chain) -> None:
+def test_rows_in_tables_of_the_migrations_survive_downgrade_base_and_the_way_back(
+    migrations: Migrations,
+) -> None:
     """No downgrade drops a row: a table that holds some goes into the archive and comes back."""
-    chain.upgrade("0005")
-    database = chain.database
+    migrations.upgrade("0005")
+    database = migrations.database
     database.run(
         "INSERT INTO sites (subdomain, ocr_total) VALUES ('a.gov', 3)",
         "INSERT INTO content_items (id) VALUES (7)",
@@ -130,31 +132,31 @@ def test_rows_in_tables_of_the_chain_survive_downgrade_base_and_the_way_back(cha
         "queue_history",
     )
     held += ("pipeline_job",)
-    chain.downgrade("base")
+    migrations.downgrade("base")
     assert not set(held) & tables(database)
     assert database.value("SELECT count(*) FROM pipestate.attestation") == 1, "the ledger stays where it is"
-    chain.upgrade("0005")
+    migrations.upgrade("0005")
     for table in (*held, "pipestate.attestation"):
         assert database.value(f"SELECT count(*) FROM {table}") == 1, table
-    chain.contract()
-    chain.check()
+    migrations.contract()
+    migrations.check()
     delete_job = "DELETE FROM jobs"
     database.run(delete_job)
     assert database.value("SELECT count(*) FROM job_results") == 0, "the foreign key did not come back"
 
 
-def test_head_twice_is_nothing_to_do(chain: Chain) -> None:
-    chain.upgrade("head")
-    chain.upgrade("head")
-    assert chain.revision() == "0007"
+def test_head_twice_is_nothing_to_do(migrations: Migrations) -> None:
+    migrations.upgrade("head")
+    migrations.upgrade("head")
+    assert migrations.revision() == "0007"
 
 
 @pytest.mark.scene
-def test_each_revision_by_itself_can_be_taken_back(legacy_chain: Chain) -> None:
+def test_each_revision_by_itself_can_be_taken_back(legacy_migrations: Migrations) -> None:
     for revision in ("0001", "0002", "0003", "0004", "0005", "0006", "0007"):
         if revision == "0006":
-            make_ready(legacy_chain.database)
-        legacy_chain.upgrade(revision)
-        legacy_chain.downgrade("-1")
-        legacy_chain.upgrade(revision)
-        assert legacy_chain.revision() == revision
+            make_ready(legacy_migrations.database)
+        legacy_migrations.upgrade(revision)
+        legacy_migrations.downgrade("-1")
+        legacy_migrations.upgrade(revision)
+        assert legacy_migrations.revision() == revision

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from pipestate.migration.failure import MigrationError
-from support.alembic_runs import Chain
+from support.alembic_runs import Migrations
 from support.servers import Database
 
 STAGES = ("fetch", "ocr", "compilation", "extraction", "deploy")
@@ -40,16 +40,16 @@ def column(database: Database, table: str, name: str) -> dict[str, object]:
     return found
 
 
-def test_columns_added_by_hand_are_brought_to_definition(legacy_chain: Chain) -> None:
-    database = legacy_chain.database
+def test_columns_added_by_hand_are_brought_to_definition(legacy_migrations: Migrations) -> None:
+    database = legacy_migrations.database
     run_the_raw_sql(database)
     database.run(
         "UPDATE sites SET ocr_total = NULL, ocr_failed = NULL, coordinator_enqueued = NULL "
         "WHERE subdomain < 'site100'",
         "UPDATE sites SET ocr_total = 7, updated_at = '2026-01-18 20:30:00' WHERE subdomain >= 'site100'",
     )
-    legacy_chain.contract()
-    legacy_chain.check()
+    legacy_migrations.contract()
+    legacy_migrations.check()
     assert database.value("SELECT count(*) FROM sites WHERE ocr_total = 0 AND ocr_failed = 0") == 100
     assert database.value("SELECT count(*) FROM sites WHERE ocr_total = 7") == 200
     assert database.value("SELECT count(*) FROM sites WHERE coordinator_enqueued = false") == 300
@@ -60,7 +60,7 @@ def test_columns_added_by_hand_are_brought_to_definition(legacy_chain: Chain) ->
         assert database.value(time) == 1768768200  # 2026-01-18 20:30 UTC
 
 
-def test_naive_times_are_read_in_the_zone_that_is_given(pg_legacy: Chain) -> None:
+def test_naive_times_are_read_in_the_zone_that_is_given(pg_legacy: Migrations) -> None:
     run_the_raw_sql(pg_legacy.database)
     pg_legacy.database.run("UPDATE sites SET updated_at = '2026-01-18 20:30:00'")
     pg_legacy.upgrade("0005", "naive-timezone=America/New_York")
@@ -68,7 +68,7 @@ def test_naive_times_are_read_in_the_zone_that_is_given(pg_legacy: Chain) -> Non
     assert epoch == 1768768200 + 5 * 3600
 
 
-def test_naive_times_become_timestamptz_without_a_rewrite(pg_legacy: Chain) -> None:
+def test_naive_times_become_timestamptz_without_a_rewrite(pg_legacy: Migrations) -> None:
     run_the_raw_sql(pg_legacy.database)
     node = "SELECT relfilenode FROM pg_class WHERE oid = 'sites'::regclass"
     before = pg_legacy.database.value(node)
@@ -79,7 +79,7 @@ def test_naive_times_become_timestamptz_without_a_rewrite(pg_legacy: Chain) -> N
     assert pg_legacy.database.value("SELECT to_regclass('idx_sites_updated_at') IS NOT NULL") is True
 
 
-def test_a_fresh_row_is_not_stuck_whatever_the_session_time_zone(pg_expanded: Chain) -> None:
+def test_a_fresh_row_is_not_stuck_whatever_the_session_time_zone(pg_expanded: Migrations) -> None:
     """With naive columns, a client three hours to the west read a fresh row as stuck."""
     pg_expanded.database.run("UPDATE sites SET updated_at = now()")
     with pg_expanded.database.engine.connect() as connection:
@@ -88,12 +88,12 @@ def test_a_fresh_row_is_not_stuck_whatever_the_session_time_zone(pg_expanded: Ch
         assert connection.exec_driver_sql(stuck).scalar() == 0
 
 
-def test_what_was_added_by_hand_is_not_dropped_by_downgrade(legacy_chain: Chain) -> None:
-    run_the_raw_sql(legacy_chain.database)
-    legacy_chain.database.run("UPDATE sites SET ocr_total = 5")
-    legacy_chain.upgrade("0005")
-    legacy_chain.downgrade("base")
-    assert legacy_chain.database.value("SELECT sum(ocr_total) FROM sites") == 1500
+def test_what_was_added_by_hand_is_not_dropped_by_downgrade(legacy_migrations: Migrations) -> None:
+    run_the_raw_sql(legacy_migrations.database)
+    legacy_migrations.database.run("UPDATE sites SET ocr_total = 5")
+    legacy_migrations.upgrade("0005")
+    legacy_migrations.downgrade("base")
+    assert legacy_migrations.database.value("SELECT sum(ocr_total) FROM sites") == 1500
 
 
 @pytest.mark.parametrize(
@@ -110,15 +110,15 @@ def test_what_was_added_by_hand_is_not_dropped_by_downgrade(legacy_chain: Chain)
     ],
 )
 def test_rows_that_break_a_rule_are_named_before_anything_changes(
-    legacy_chain: Chain, change: str, named: str
+    legacy_migrations: Migrations, change: str, named: str
 ) -> None:
-    run_the_raw_sql(legacy_chain.database)
-    legacy_chain.database.run(change)
+    run_the_raw_sql(legacy_migrations.database)
+    legacy_migrations.database.run(change)
     with pytest.raises(MigrationError, match=named):
-        legacy_chain.upgrade("0003")
-    assert legacy_chain.revision() == "0002"
-    legacy_chain.database.run("UPDATE sites SET ocr_failed = 0, current_stage = 'ocr'")
-    legacy_chain.upgrade("0003")
+        legacy_migrations.upgrade("0003")
+    assert legacy_migrations.revision() == "0002"
+    legacy_migrations.database.run("UPDATE sites SET ocr_failed = 0, current_stage = 'ocr'")
+    legacy_migrations.upgrade("0003")
 
 
 def create_bare_pipeline_state(database: Database) -> None:
@@ -135,11 +135,13 @@ def create_bare_pipeline_state(database: Database) -> None:
     )
 
 
-def test_a_pipeline_state_table_without_key_and_rules_gets_them_with_every_row(legacy_chain: Chain) -> None:
-    database = legacy_chain.database
+def test_a_pipeline_state_table_without_key_and_rules_gets_them_with_every_row(
+    legacy_migrations: Migrations,
+) -> None:
+    database = legacy_migrations.database
     create_bare_pipeline_state(database)
-    legacy_chain.contract()
-    legacy_chain.check()
+    legacy_migrations.contract()
+    legacy_migrations.check()
     rows = "SELECT content_item_id, pipeline, status, mood, attempt_count FROM content_item_pipeline_state ORDER BY id"
     assert database.rows(rows) == [
         (1, "technical", "pending", "fine", 0),
@@ -170,7 +172,7 @@ def test_a_pipeline_state_table_without_key_and_rules_gets_them_with_every_row(l
     ],
 )
 def test_rows_of_an_adopted_pipeline_state_that_break_a_rule_are_named(
-    legacy_0003: Chain, row: str, named: str
+    legacy_0003: Migrations, row: str, named: str
 ) -> None:
     create_bare_pipeline_state(legacy_0003.database)
     legacy_0003.database.run(
@@ -196,10 +198,10 @@ def create_keyless_job_results(database: Database) -> None:
     )
 
 
-def test_job_results_without_idempotency_key_get_unique_ones(legacy_chain: Chain) -> None:
-    database = legacy_chain.database
+def test_job_results_without_idempotency_key_get_unique_ones(legacy_migrations: Migrations) -> None:
+    database = legacy_migrations.database
     create_keyless_job_results(database)
-    legacy_chain.upgrade("0005")
+    legacy_migrations.upgrade("0005")
     assert database.value("SELECT count(DISTINCT idempotency_key) FROM job_results") == 3
     assert column(database, "job_results", "idempotency_key")["nullable"] is False
     with pytest.raises(sa.exc.IntegrityError):
@@ -208,7 +210,7 @@ def test_job_results_without_idempotency_key_get_unique_ones(legacy_chain: Chain
     assert database.value("SELECT count(*) FROM job_results") == 1
 
 
-def test_writers_that_know_nothing_of_keys_go_on(pg_legacy: Chain) -> None:
+def test_writers_that_know_nothing_of_keys_go_on(pg_legacy: Migrations) -> None:
     create_keyless_job_results(pg_legacy.database)
     pg_legacy.upgrade("0005")
     pg_legacy.database.run(
@@ -217,7 +219,7 @@ def test_writers_that_know_nothing_of_keys_go_on(pg_legacy: Chain) -> None:
     assert pg_legacy.database.value("SELECT count(DISTINCT idempotency_key) FROM job_results") == 5
 
 
-def test_foreign_keys_follow_a_uuid(pg_legacy: Chain) -> None:
+def test_foreign_keys_follow_a_uuid(pg_legacy: Migrations) -> None:
     database, job = pg_legacy.database, uuid.uuid4()
     database.run(
         "CREATE TABLE jobs (id uuid PRIMARY KEY, status text, created_at timestamptz)",
@@ -238,18 +240,20 @@ def test_foreign_keys_follow_a_uuid(pg_legacy: Chain) -> None:
 
 def test_foreign_keys_follow_a_text_key_on_sqlite(sqlite_database: Database) -> None:
     sqlite_database.run("CREATE TABLE jobs (id CHAR(32) PRIMARY KEY, status TEXT, created_at TIMESTAMP)")
-    Chain(sqlite_database).upgrade("head")
+    Migrations(sqlite_database).upgrade("head")
     assert str(column(sqlite_database, "job_results", "job_id")["type"]) == "CHAR(32)"
 
 
-def test_the_applications_own_version_table_is_never_touched(contracted: Chain) -> None:
+def test_the_applications_own_version_table_is_never_touched(contracted: Migrations) -> None:
     assert contracted.database.rows("SELECT * FROM alembic_version") == [("app_17",)]
     contracted.downgrade("base")
     assert contracted.database.rows("SELECT * FROM alembic_version") == [("app_17",)]
 
 
-def test_extra_columns_triggers_views_and_rules_of_the_application_stay(legacy_chain: Chain) -> None:
-    database = legacy_chain.database
+def test_extra_columns_triggers_views_and_rules_of_the_application_stay(
+    legacy_migrations: Migrations,
+) -> None:
+    database = legacy_migrations.database
     database.run("CREATE VIEW app_view AS SELECT subdomain, owner_email FROM sites")
     if database.is_sqlite:
         database.run(
@@ -257,8 +261,8 @@ def test_extra_columns_triggers_views_and_rules_of_the_application_stay(legacy_c
             "UPDATE content_items SET title = 'touched' WHERE id = 1; END",
             "CREATE INDEX app_lower ON sites (lower(name))",
         )
-    legacy_chain.contract()
-    legacy_chain.downgrade("-2")
+    legacy_migrations.contract()
+    legacy_migrations.downgrade("-2")
     assert database.value("SELECT count(*) FROM app_view WHERE owner_email LIKE 'owner%'") == 300
     with pytest.raises(sa.exc.IntegrityError):
         database.run("INSERT INTO sites (subdomain, pages) VALUES ('x.gov', -1)")
@@ -275,17 +279,17 @@ def contract_by_hand(database: Database) -> None:
         database.run(f"ALTER TABLE sites DROP COLUMN {name}")
 
 
-def test_a_contracted_database_is_recognised_and_can_be_stamped(legacy_chain: Chain) -> None:
-    contract_by_hand(legacy_chain.database)
+def test_a_contracted_database_is_recognised_and_can_be_stamped(legacy_migrations: Migrations) -> None:
+    contract_by_hand(legacy_migrations.database)
     with pytest.raises(MigrationError, match=r"already contracted.*alembic stamp 0001"):
-        legacy_chain.contract()
-    legacy_chain.stamp("0001")
-    legacy_chain.contract()
-    legacy_chain.check()
-    assert legacy_chain.database.value("SELECT count(*) FROM sites") == 300
-    legacy_chain.downgrade("-2")
-    assert legacy_chain.revision() == "0005"
-    legacy_chain.contract()
+        legacy_migrations.contract()
+    legacy_migrations.stamp("0001")
+    legacy_migrations.contract()
+    legacy_migrations.check()
+    assert legacy_migrations.database.value("SELECT count(*) FROM sites") == 300
+    legacy_migrations.downgrade("-2")
+    assert legacy_migrations.revision() == "0005"
+    legacy_migrations.contract()
 
 
 @pytest.mark.parametrize(
@@ -301,17 +305,17 @@ def test_a_contracted_database_is_recognised_and_can_be_stamped(legacy_chain: Ch
     ],
 )
 def test_a_table_of_the_right_name_and_the_wrong_shape_is_refused(
-    chain: Chain, statement: str, named: str
+    migrations: Migrations, statement: str, named: str
 ) -> None:
-    chain.database.run(statement)
+    migrations.database.run(statement)
     with pytest.raises(MigrationError, match=named):
-        chain.upgrade("head")
-    assert chain.revision() is None
-    with chain.database.engine.connect() as connection:
+        migrations.upgrade("head")
+    assert migrations.revision() is None
+    with migrations.database.engine.connect() as connection:
         assert not sa.inspect(connection).has_table("site_progress"), "something was done all the same"
 
 
-def test_a_counter_of_another_type_is_refused(pg_legacy: Chain) -> None:
+def test_a_counter_of_another_type_is_refused(pg_legacy: Migrations) -> None:
     pg_legacy.database.run("ALTER TABLE sites ADD COLUMN ocr_total TEXT")
     with pytest.raises(MigrationError, match=r"ocr_total as text, but that must hold integers"):
         pg_legacy.upgrade("0005")

@@ -1,4 +1,4 @@
-"""The env.py of one of several chains in one database."""
+"""The env.py of one of several projects in one database."""
 
 from alembic import context
 from pipestate.environment import guard
@@ -8,6 +8,6 @@ guard(context)
 
 section = context.config.get_section(context.config.config_ini_section, {})
 with engine_from_config(section).connect() as connection:
-    context.configure(connection=connection, version_table="stock_version", transaction_per_migration=True)
+    context.configure(connection=connection, version_table="billing_version", transaction_per_migration=True)
     with context.begin_transaction():
         context.run_migrations()

@@ -1,23 +1,23 @@
-"""How long a writer of `sites` stands still while its schema changes.
+"""How long a writer of `sites` waits while its schema changes.
 
-Writers update single rows while something else happens: the chain up to 0005, 0006 and 0007, the way back
+Writers update single rows while something else happens: the migrations up to 0005, 0006 and 0007, the way back
 to 0005, nothing at all, 001's SQL through psql, a plain DROP of what 0006 and 0007 put into the archive. All
-start from copies of one database, on a server that does not wait for its disk. The stall of an arm is the
+start from copies of one database, on a server that does not wait for its disk. The wait of an arm is the
 longest single statement of any writer, from the end of the warm-up to a second after the work is done; its
 lock is the longest time that `sites` or `site_progress` was held against writers.
 
-- Between two statements a writer rests for a millisecond: a stall is then a wait for a lock rather
+- Between two statements a writer rests for a millisecond: it then waits for a lock rather
   than for one of the cores that the writers fill.
 - The longest of many statements grows with their number, so there is an idle arm for each of ours, as
   long as its counterpart, a minute at most (`--longest-idle`), and each of ours is compared with its own. A shorter
   idle arm has fewer chances of a long statement: that can make our ratio worse, and never better.
-- What an arm causes comes back in every round, what the rest of the machine causes does not: each stall
-  is that of the arm's quietest round, for every arm alike. A lock is ours alone: it is the longest of all rounds.
+- What an arm causes comes back in every round, what the rest of the machine causes does not: the wait
+  of an arm is that of its quietest round, for every arm alike. A lock is ours alone: it is the longest of all rounds.
 - The old columns have a rule and a NOT NULL, so that on the way back these return NOT VALID and are validated
   without the lock, too. Both must be there, and valid, at the end.
 
-    python benchmarks/writer_stall.py --rounds 2
-    python benchmarks/writer_stall.py --only chain --sites 10000000 --rounds 1
+    python benchmarks/writer_wait.py --rounds 2
+    python benchmarks/writer_wait.py --only migrations --sites 10000000 --rounds 1
 """
 
 import argparse
@@ -84,7 +84,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """What the writers saw; times in seconds, `at` is when the longest stall began.
+    """What the writers saw; times in seconds, `at` is when the longest wait began.
 
     `log_bytes` is the write-ahead log of all, that of the writers included.
     """
@@ -179,17 +179,17 @@ def copy_of(template: URL, server: URL, name: str) -> Iterator[URL]:
 
 def run_round(template: URL, server: URL, load: Load) -> dict[str, Arm]:
     """Ours first; then as long without them, and what others would do."""
-    arms = run_chain(template, server, load)
+    arms = run_migrations(template, server, load)
     with copy_of(template, server, "seed") as database:
         seed = measure("001's SQL in psql", database, load, partial(psql, database, SEED_EXPAND))
         drops = measure("plain DROPs in psql", database, load, partial(psql, database, PLAIN_CONTRACT))
     return arms | {"seed": seed, "drops": drops}
 
 
-def run_chain(template: URL, server: URL, load: Load) -> dict[str, Arm]:
+def run_migrations(template: URL, server: URL, load: Load) -> dict[str, Arm]:
     """Ours, and as long without them."""
     arms = {}
-    with copy_of(template, server, "chain") as database:
+    with copy_of(template, server, "migrations") as database:
         arms["expand"] = measure("upgrade to 0005", database, load, partial(upgrade, database, "0005"))
         arms["up"] = measure("0006 and 0007", database, load, partial(upgrade, database, "head"))
         arms["down"] = measure("back to 0005", database, load, partial(downgrade, database, "0005"))
@@ -220,7 +220,7 @@ def row(arm: Arm) -> str:
 
 
 def quietest(rounds: list[dict[str, Arm]]) -> dict[str, Arm]:
-    """Take of each arm the round with the shortest stall, and the longest lock of all rounds."""
+    """Take of each arm the round with the shortest wait, and the longest lock of all rounds."""
     found = {}
     for name in rounds[0]:
         every = [arms[name] for arms in rounds]
@@ -236,9 +236,7 @@ def goals(arms: dict[str, Arm], sites: int) -> list[Goal]:
     """
     ours = {name: arm for name, arm in arms.items() if f"idle {name}" in arms}
     found = [
-        Goal(
-            f"{sites:,} sites, {arm.name}, longest stall beside idle", _beside_idle(arms, name), MOST_OF_IDLE
-        )
+        Goal(f"{sites:,} sites, {arm.name}, longest wait beside idle", _beside_idle(arms, name), MOST_OF_IDLE)
         for name, arm in ours.items()
     ]
     locked = max(arm.locked for arm in ours.values())
@@ -248,7 +246,7 @@ def goals(arms: dict[str, Arm], sites: int) -> list[Goal]:
         beside = {"up": up, "back": ours["down"].longest}
         found += [
             Goal(
-                f"{sites:,} sites, longest stall {way}, beside 001's SQL",
+                f"{sites:,} sites, longest wait {way}, beside 001's SQL",
                 longest / arms["seed"].longest,
                 MOST_OF_SEED,
             )
@@ -266,7 +264,7 @@ def main() -> int:
     parser.add_argument("--sites", type=int, default=2_000_000)
     parser.add_argument("--writers", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--only", choices=["chain"], help="leave the rest out")
+    parser.add_argument("--only", choices=["migrations"], help="leave the rest out")
     parser.add_argument(
         "--longest-idle", type=float, default=LONGEST_IDLE_S, metavar="S", help="of an idle arm"
     )
@@ -276,7 +274,7 @@ def main() -> int:
     print(f"{load.sites:,} sites, {load.writers} writers, {cores}\n")
     heads = f"{'p99 ms':>10}{'longest ms':>14}{'at s':>9}{'locked ms':>11}"
     print(f"{'':<24}{'seconds':>9}{'writes':>11}{heads}", flush=True)
-    turn = run_chain if options.only else run_round
+    turn = run_migrations if options.only else run_round
     with embedded_server() as server:
         execute(server, *PATIENT)
         template = server.set(database="legacy")

@@ -1,4 +1,4 @@
-"""Orders, a log of them, and functions that take 5 ms a row: what stalls need not be large"""
+"""Orders, a log of them, and functions that take 5 ms a row: small tables that make writers wait"""
 
 from alembic import op
 

@@ -1,4 +1,4 @@
-"""It gives up, and asks again"""
+"""It gives up, and tries again"""
 
 from alembic import op
 from pipestate.ddl import lock_tables

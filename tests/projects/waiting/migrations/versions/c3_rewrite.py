@@ -1,4 +1,4 @@
-"""A wider total, which rewrites the table, behind a bounded wait"""
+"""A wider total, which rewrites the table, whose request gives up"""
 
 from alembic import op
 
