@@ -144,6 +144,18 @@ BACKFILL = (
     ),
     *(
         case(
+            "backfill/backfill-complete",
+            f"a site's only state is its row at {stage}",
+            "INSERT INTO sites (subdomain) VALUES ('old.example.gov')",
+            "INSERT INTO site_progress (subdomain, current_stage, updated_at) "
+            f"VALUES ('old.example.gov', '{stage}', <20 days ago>)",
+            also="readiness/backfill-complete",
+            shows="its only stage is in site_progress old.example.gov",
+        )
+        for stage in ("fetch", "extraction", "deploy", "completed")
+    ),
+    *(
+        case(
             "backfill/counters-consistent",
             f"more {stage} jobs finished than there are",
             f"UPDATE sites SET {stage}_completed = {stage}_total, {stage}_failed = 1 WHERE {IN_FLIGHT}",
