@@ -313,6 +313,7 @@ READINESS = (
         "a status of the application's own is a state, too",
         "UPDATE sites SET current_stage = NULL, status = 'paused', ocr_total = 0, ocr_completed = 0, "
         "ocr_failed = 0 WHERE subdomain = 'site003.example.gov'",
+        also="backfill/backfill-complete readiness/backfill-complete",
         shows="its only state is status site003.example.gov paused",
     ),
     case(
