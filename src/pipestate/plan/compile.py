@@ -249,7 +249,7 @@ class _PostgreSQL:
     def shown(self, value: str, kind: str) -> str:
         return (
             f"CASE WHEN {kind} = 'number' THEN regexp_replace({value}, '(\\.[0-9]+?)0+$', '\\1') "
-            f"WHEN {kind} = 'boolean' THEN {value}\n    ELSE quote_nullable(left({value}, {LONGEST})) END"
+            f"WHEN {kind} = 'boolean' THEN {value}\n    ELSE coalesce('''' || replace(left({value}, {LONGEST}), '''', '''''') || '''', 'NULL') END"
         )
 
     def is_finite(self, value: str, kind: str) -> str:
