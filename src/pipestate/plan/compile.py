@@ -111,9 +111,9 @@ class Dialect(Protocol):
     def is_finite(self, value: str, kind: str) -> str: ...
     def number(self, value: str) -> str: ...
     def in_code_points(self, value: str) -> str: ...
+    def is_truth(self, value: str, kind: str) -> str: ...
     def is_true(self, value: str) -> str: ...
 
-    TRUTHS: str
     JOINED: str
     PEOPLE: str
     OBSERVED: str
@@ -181,7 +181,7 @@ def _compare(place: int, comparison: Comparison, column: int, dialect: Dialect) 
     """Write the SELECT of one comparison; `errored` sorts before `failed` and `passed`."""
     value, kind, required = f"v{column}", f"k{column}", comparison.value
     if isinstance(required, bool):
-        fits, what = f"{kind} = 'boolean' OR {value} IN ({dialect.TRUTHS})", "a boolean"
+        fits, what = dialect.is_truth(value, kind), "a boolean"
         holds = f"{'' if (comparison.op == '=') == required else 'NOT '}{dialect.is_true(value)}"
     elif isinstance(required, str):
         fits, what = f"{kind} = 'text'", "a text"
@@ -228,7 +228,6 @@ def text(value: str) -> str:
 
 
 class _PostgreSQL:
-    TRUTHS = "'0', '1'"
     JOINED = "string_agg(message || CASE outcome WHEN 'errored' THEN fault ELSE '' END, '; ' ORDER BY place)"
     PEOPLE = "json_build_object('people', people)::text AS observed"
     OBSERVED = ", pg_catalog.to_json(the_result)::text AS observed"
@@ -248,8 +247,9 @@ class _PostgreSQL:
 
     def shown(self, value: str, kind: str) -> str:
         return (
-            f"CASE WHEN {kind} = 'number' THEN regexp_replace({value}, '(\\.[0-9]+?)0+$', '\\1') "
-            f"WHEN {kind} = 'boolean' THEN {value}\n    ELSE coalesce('''' || replace(left({value}, {LONGEST}), '''', '''''') || '''', 'NULL') END"
+            f"coalesce(CASE WHEN {kind} = 'number' THEN regexp_replace({value}, '(\\.[0-9]+?)0+$', '\\1') "
+            f"WHEN {kind} = 'boolean' THEN {value}\n"
+            f"    ELSE '''' || replace(left({value}, {LONGEST}), '''', '''''') || '''' END, 'NULL')"
         )
 
     def is_finite(self, value: str, kind: str) -> str:
@@ -261,12 +261,14 @@ class _PostgreSQL:
     def in_code_points(self, value: str) -> str:
         return f'{value} COLLATE "C"'
 
+    def is_truth(self, value: str, kind: str) -> str:
+        return f"{kind} = 'boolean' OR {kind} = 'number' AND {value} IN ('0', '1')"
+
     def is_true(self, value: str) -> str:
         return f"{value} IN ('true', '1')"
 
 
 class _Sqlite:
-    TRUTHS = "0, 1"
     JOINED = "group_concat(message || CASE outcome WHEN 'errored' THEN fault ELSE '' END, '; ')"
     PEOPLE = "people"
     OBSERVED = ", the_result.*"
@@ -292,6 +294,10 @@ class _Sqlite:
 
     def in_code_points(self, value: str) -> str:
         return f"{value} COLLATE BINARY"
+
+    def is_truth(self, value: str, kind: str) -> str:
+        del kind
+        return f"typeof({value}) = 'integer' AND {value} IN (0, 1)"
 
     def is_true(self, value: str) -> str:
         return f"{value} = 1"
