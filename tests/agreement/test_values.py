@@ -75,10 +75,7 @@ ERRORED = ("errored", None, None)
 def cases(values: Sequence[str], shapes: Shapes, most: int) -> list[Case]:
     """Compare every value with every literal, and choose other queries and criteria; the same ones each time."""
     chosen = random.Random(24)
-    plain = [
-        (f"SELECT {value} AS x", f"x {operator} {literal}")
-        for value, operator, literal in product(values, ("=", "!="), LITERALS)
-    ]
+    plain = [(f"SELECT {value} AS x", f"x = {literal}") for value, literal in product(values, LITERALS)]
     found = []
     for value, (shape, columns) in product(values, shapes.items()):
         for column in columns:

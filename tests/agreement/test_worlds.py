@@ -86,7 +86,7 @@ PASSES, FAILS, ERRS = {"c": "passed"}, {"c": "failed"}, {"c": "errored"}
 SKIPPED, ENDED = {"ended": "skipped"}, column("2", check="ended", until="b2")
 SIGN_OFF, PASSES_BACKUP, FAILS_BACKUP = [BACKUP.format("")], {"backup": "passed"}, {"backup": "failed"}
 TWO_PEOPLE = [BACKUP.format(", 2 people")]
-SOAKED = {"soak": ", soak: 7d"}
+SOAK = ", soak: 7d"
 WEEK = range(7, -1, -1)
 
 WORLDS = {
@@ -118,6 +118,14 @@ WORLDS = {
     "a missing column": World([column("1", "y = 1")], ERRS),
     "several rows": World([block("SELECT id AS x FROM orders")], ERRS),
     "a column named rows": World([block("SELECT 1 AS x, 3 AS rows", require="rows = 1")], ERRS),
+    "two columns of one name": World([column("1 AS x, 2")], ERRS, own_words=True),
+    "a column of a name in capitals": World([column("2", "X = 1")], FAILS),
+    "a check for one engine": World(
+        [column("1", dialect="postgresql"), column("1", check="d")],
+        {"c": "passed", "d": "passed"},
+        on_sqlite={"c": "skipped"},
+        gate="open",
+    ),
     "a division by zero": World([column("1 / (SELECT count(*) - 2 FROM orders)")], ERRS, on_sqlite=FAILS),
     "a missing table": World([block("SELECT id AS x FROM nowhere")], ERRS, own_words=True),
     "one fails and one errs": World(
@@ -129,20 +137,20 @@ WORLDS = {
     "signed in the future": World(SIGN_OFF, FAILS_BACKUP, data=[signed("ann", -1)]),
     "one of two people": World(TWO_PEOPLE, FAILS_BACKUP, data=[signed("ann"), signed(" ANN")]),
     "two people": World(TWO_PEOPLE, PASSES_BACKUP, data=[signed("ann"), signed("bob")], gate="open"),
-    "a soak without a record": World([], {"soak": "failed"}, **SOAKED),
-    "a soak that has begun": World([], {"soak": "failed"}, data=recorded(2, 1, 0), **SOAKED),
+    "a soak without a record": World([], {"soak": "failed"}, soak=SOAK),
+    "a soak that has begun": World([], {"soak": "failed"}, data=recorded(2, 1, 0), soak=SOAK),
     "a soak that was long enough": World(
-        [], {"soak": "passed"}, data=recorded(8, *WEEK), gate="open", **SOAKED
+        [], {"soak": "passed"}, data=recorded(8, *WEEK), gate="open", soak=SOAK
     ),
-    "a soak with a gap": World([], {"soak": "failed"}, data=recorded(9, 8, 1, 0), **SOAKED),
+    "a soak with a gap": World([], {"soak": "failed"}, data=recorded(9, 8, 1, 0), soak=SOAK),
     "a soak without a late record": World(
-        [], {"soak": "failed"}, data=recorded(*range(12, 2, -1)), **SOAKED
+        [], {"soak": "failed"}, data=recorded(*range(12, 2, -1)), soak=SOAK
     ),
     "a soak that was closed": World(
         [],
         {"soak": "failed"},
         data=[*recorded(8, *WEEK), *recorded(1.5, gate="closed")],
-        **SOAKED,
+        soak=SOAK,
     ),
     "warnings only": World([column("1", level="warn"), ENDED], PASSES | SKIPPED),
     "failing warnings only": World([column("2", level="warn"), ENDED], FAILS | SKIPPED),
