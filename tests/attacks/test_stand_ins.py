@@ -190,7 +190,10 @@ BETTER = {
 def test_a_contract_runs_no_function_of_somebody_else(
     contract: Project, make_role: MakeRole, direction: str, how: str
 ) -> None:
-    """A function with nearer argument types than the server's is called in its place, wherever it is on the path."""
+    """A function with nearer argument types than the server's is called in its place, wherever it is on the path.
+
+    Only a restore runs `derived`.
+    """
     database, planter = contract.database, make_role(contract.database)
     takes_old(contract, "text", "'a'", "'b'")
     derived = 'columns=COLUMNS, derived={"orders": {"old": "lower(s.name::varchar)"}}'
@@ -214,16 +217,17 @@ def test_a_contract_runs_no_function_of_somebody_else(
     if how == "online":
         done = contract.alembic(direction, revisions[0])
         said = done.stdout + done.stderr
-        assert done.returncode != 0
+        assert (done.returncode == 0) == (direction == "upgrade"), said
     else:
         said = feed(database, contract.alembic(direction, revisions[1], "--sql").stdout)
-    assert "uses what another role has put on the search path in the place of others: public.lower(" in said
+    if direction == "downgrade":
+        assert (
+            "uses what another role has put on the search path in the place of others: public.lower(" in said
+        )
     assert "public.format" not in said  # no expression of the contract uses it
     assert "Traceback" not in said
     assert database.rows("SELECT * FROM spied") == []
-    assert database.value("SELECT version_num FROM alembic_version") == (
-        "a1" if direction == "upgrade" else "b2"
-    )
+    assert database.value("SELECT version_num FROM alembic_version") == "b2", said
 
 
 @both_ways

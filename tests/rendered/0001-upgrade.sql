@@ -422,13 +422,12 @@ BEGIN
   DELETE FROM pg_temp.pipestate_open o WHERE o.revision = $1;  -- one that was refused stays, and COMMIT fails
 END $$;
 
--- Record the revision where there is a ledger, and no other role's.
-CREATE OR REPLACE PROCEDURE pg_temp.pipestate_record(
-  event text, revision text, title text, file_sha256 text, version_table text, actor text, reason text)
-LANGUAGE plpgsql AS $$
+-- Say whether there is a ledger, and of trusted roles alone.
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_may_record() RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF pg_catalog.to_regprocedure('pipestate.record_revision(text, text, text, text, text, text, text)') IS NOT NULL
-      AND pg_catalog.to_regclass('pipestate.run') IS NOT NULL AND NOT EXISTS (SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+  RETURN to_regprocedure('pipestate.record_revision(text, text, text, text, text, text, text)') IS NOT NULL
+    AND to_regclass('pipestate.run') IS NOT NULL AND NOT EXISTS (SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
     FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
     FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
@@ -442,7 +441,15 @@ BEGIN
       OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
       OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
         CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
-      OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), ''))))) LIMIT 1) THEN
+      OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), ''))))) LIMIT 1);
+END $$;
+
+-- Record the revision there.
+CREATE OR REPLACE PROCEDURE pg_temp.pipestate_record(
+  event text, revision text, title text, file_sha256 text, version_table text, actor text, reason text)
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF pg_temp.pipestate_may_record() THEN
     CALL pipestate.record_revision(event, revision, title, file_sha256, version_table, actor, reason);
   ELSE
     PERFORM pg_catalog.set_config('pipestate.dropped', '', false);
@@ -580,11 +587,11 @@ BEGIN
   SELECT substring(p.prosrc, '[0-9]+[.0-9a-f]*') INTO todo FROM pg_proc p
    WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname = 'version';
   IF split_part(todo, '.', 1)::integer > 1 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.daab79e0d823): use the pipestate that installed them', todo);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.a3a95366ece9): use the pipestate that installed them', todo);
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
-               WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'emptied', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'end_step', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain', 'family', 'fill', 'finish_index', 'fire_deferred', 'forget', 'gate_state', 'gated', 'go_on', 'grant_migrating', 'grant_recording', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'impostors', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_check', 'judge_gate', 'kept_in', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'may_record', 'modified_since', 'note_copies', 'numbers_of', 'others', 'parents', 'pass_gate', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_token', 'require_valid', 'require_version', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'version', 'versions', 'warn', 'with_hidden_definitions', 'written_columns', 'written_since', 'written_tables')
+               WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'emptied', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'end_step', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain_error', 'family', 'fill', 'finish_index', 'fire_deferred', 'first_row', 'foreign_keys', 'forget', 'gate_state', 'gated', 'go_on', 'grant_migrating', 'grant_recording', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'impostors', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_gate', 'kept_in', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'may_record', 'modified_since', 'note_copies', 'numbers_of', 'others', 'parents', 'pass_gate', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'referenced', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_token', 'require_valid', 'require_version', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'version', 'versions', 'warn', 'with_hidden_definitions', 'written_columns', 'written_since', 'written_tables')
                  AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.refobjid = p.oid
                                  AND d.refclassid = 'pg_proc'::regclass) LOOP
     EXECUTE todo;
@@ -722,43 +729,6 @@ BEGIN
     END IF;
   END;
   RETURN answer;
-END $$;
-CREATE OR REPLACE FUNCTION pipestate.read_check(query text, path text, files text) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on AS $$
-DECLARE
-  columns text[];
-  types text;
-  plan jsonb;
-BEGIN
-  IF query ~* '^(\s|--[^\n]*\n|/\*.*?\*/)*explain\M' THEN
-    plan := pipestate.read_only(format(
-      'SELECT pg_catalog.to_json(pg_catalog.string_to_array(pipestate.explain(%L), E''\n''))', query), path, files);
-    RETURN jsonb_build_object('columns', jsonb_build_array('QUERY PLAN'), 'rows', jsonb_array_length(plan),
-      'first', jsonb_build_object('QUERY PLAN', plan -> 0), 'types', '{}'::jsonb);
-  END IF;
-  -- LIMIT 0: the query is planned, not run.
-  columns := ARRAY(SELECT json_array_elements_text(pipestate.read_only(format(
-    E'SELECT coalesce(pg_catalog.json_agg(k), ''[]'') FROM (SELECT q.* FROM (SELECT) AS one LEFT JOIN (SELECT * FROM (\n%s\n) AS c LIMIT 0)'
-    ' AS q ON true) AS r, LATERAL pg_catalog.json_object_keys(pg_catalog.to_json(r)) AS k', query), path, files)));
-  SELECT format('ARRAY[%s]::text[], ARRAY[%s]::text[]', string_agg(quote_literal(c), ', '),
-                string_agg(format('pg_catalog.pg_typeof(q.%I)::pg_catalog.oid::text', c), ', ')) INTO types
-    FROM unnest(columns) AS c WHERE (SELECT count(*) FROM unnest(columns) AS same WHERE same = c) = 1;
-  RETURN jsonb_build_object('columns', columns) || pipestate.read_only(format(
-    E'WITH q AS MATERIALIZED (\n%s\n) SELECT pg_catalog.json_build_object(''rows'', (SELECT pg_catalog.count(*) FROM q), '
-    '''first'', (SELECT pg_catalog.to_json(f) FROM (SELECT * FROM q LIMIT 1) AS f), '
-    '''types'', (SELECT pg_catalog.json_object(%s) FROM q LIMIT 1))', query, types), path, files)::jsonb;
-END $$;
-CREATE OR REPLACE FUNCTION pipestate.explain(query text) RETURNS text
-LANGUAGE plpgsql AS $$
-DECLARE
-  line text;
-  lines text[];
-BEGIN
-  FOR line IN EXECUTE query LOOP
-    lines := pg_catalog.array_append(lines, line);
-  END LOOP;
-  RETURN pg_catalog.array_to_string(lines, E'\n');
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.is_nullable(the_table text, the_columns text[]) RETURNS boolean
 LANGUAGE sql AS $$
@@ -946,167 +916,22 @@ BEGIN
   END IF;
   CALL pipestate.forget('constraint', entry, is_registered);
 END $$;
-CREATE OR REPLACE FUNCTION pipestate.holds(op text, standing integer) RETURNS boolean
+CREATE OR REPLACE FUNCTION pipestate.explain_error(said text) RETURNS text
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE op WHEN '=' THEN standing = 0 WHEN '!=' THEN standing <> 0 WHEN '<' THEN standing < 0
-                 WHEN '<=' THEN standing <= 0 WHEN '>' THEN standing > 0 WHEN '>=' THEN standing >= 0 END
+  SELECT coalesce((SELECT regexp_replace(said, e.pattern, e.sentence) FROM (VALUES
+    ('^column the_result[.](\S+) does not exist.*$', 'the query returns no column \1'),
+    ('^no such column: the_result[.](\S+)$', 'the query returns no column \1'),
+    ('^column reference "rows" is ambiguous.*$', '`rows` is the number of rows, and the query returns a column of that name: rename it'),
+    ('^ambiguous column name: rows$', '`rows` is the number of rows, and the query returns a column of that name: rename it')
+  ) AS e (pattern, sentence) WHERE said ~ e.pattern LIMIT 1), said)
 $$;
-CREATE OR REPLACE FUNCTION pipestate.kind_of(type oid) RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  WITH RECURSIVE base AS (
-    SELECT t.oid, t.typcategory, t.typbasetype FROM pg_type t WHERE t.oid = type
-    UNION ALL
-    SELECT t.oid, t.typcategory, t.typbasetype FROM base b JOIN pg_type t ON t.oid = b.typbasetype
-  )
-  SELECT CASE WHEN b.oid = 'bool'::regtype THEN 'boolean'
-              WHEN b.oid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'oid'::regtype) THEN 'integer'
-              WHEN b.oid IN ('float4'::regtype, 'float8'::regtype, 'numeric'::regtype) THEN 'number'
-              WHEN b.oid = 'bpchar'::regtype THEN 'padded text'
-              WHEN b.oid IN ('json'::regtype, 'jsonb'::regtype, 'bytea'::regtype, 'uuid'::regtype)
-                OR b.typcategory IN ('D', 'T', 'A', 'R', 'C', 'P') THEN format_type(b.oid, NULL)
-              ELSE 'text' END
-    FROM base b WHERE b.typbasetype = 0::oid
-$$;
-CREATE OR REPLACE FUNCTION pipestate.compare(value text, kind text, op text, required text) RETURNS text
+CREATE OR REPLACE FUNCTION pipestate.first_row(query text, path text, files text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  standing integer;
-  wanted text;
 BEGIN
-  IF value IS NULL OR (kind = 'number' AND value = 'NaN') THEN
-    RETURN 'failed';
-  ELSIF starts_with(required, '''') THEN
-    IF kind NOT IN ('text', 'padded text') THEN RETURN 'errored'; END IF;
-    value := CASE kind WHEN 'padded text' THEN rtrim(value, ' ') ELSE value END;
-    wanted := replace(substr(required, 2, length(required) - 2), '''''', '''');
-    standing := CASE WHEN value COLLATE "C" < wanted THEN -1 WHEN value COLLATE "C" > wanted THEN 1 ELSE 0 END;
-  ELSIF lower(required) IN ('true', 'false') THEN
-    IF kind = 'integer' AND value IN ('0', '1') THEN
-      value := CASE value WHEN '1' THEN 'true' ELSE 'false' END;
-    ELSIF kind <> 'boolean' THEN
-      RETURN 'errored';
-    END IF;
-    standing := CASE WHEN value = lower(required) THEN 0 ELSE 1 END;
-  ELSIF kind NOT IN ('integer', 'number') THEN
-    RETURN 'errored';
-  ELSIF value IN ('Infinity', '-Infinity') THEN
-    standing := CASE value WHEN 'Infinity' THEN 1 ELSE -1 END;
-  ELSE
-    standing := sign(value::numeric - required::numeric);
-  END IF;
-  RETURN CASE WHEN pipestate.holds(op, standing) THEN 'passed' ELSE 'failed' END;
+  RETURN left(pipestate.read_only(format(E'SELECT pg_catalog.to_json(f) FROM (\n%s\n) AS f LIMIT 1', query), path, files)::text, 200);
+EXCEPTION WHEN OTHERS THEN
+  RETURN NULL;
 END $$;
-CREATE OR REPLACE FUNCTION pipestate.shown(value jsonb) RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT CASE WHEN value IS NULL OR value = 'null'::jsonb THEN 'NULL'
-              WHEN length(v.written) > 80 THEN left(v.written, 79) || '…' ELSE v.written END
-    FROM (SELECT CASE jsonb_typeof(value) WHEN 'string' THEN '''' || replace(value #>> '{}', '''', '''''') || ''''
-                                          ELSE value #>> '{}' END) AS v (written)
-$$;
-CREATE OR REPLACE FUNCTION pipestate.unreadable(answer jsonb) RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT min(c.key) FROM jsonb_each_text(CASE jsonb_typeof(answer -> 'types') WHEN 'object' THEN answer -> 'types' ELSE '{}' END) AS c (key, type) JOIN pg_type t ON t.oid = c.type::oid
-    LEFT JOIN pg_type e ON e.oid = t.typelem AND t.typcategory = 'A'
-   WHERE coalesce(e.typcategory, t.typcategory) IN ('D', 'T')
-     AND answer -> 'first' ->> c.key ~ '[0-9]{5,}-[0-9]{2}-[0-9]{2}| BC|[0-9]{7,} year'
-$$;
-CREATE OR REPLACE FUNCTION pipestate.judge_check(required text, answer jsonb) RETURNS jsonb
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on AS $$
-DECLARE
-  columns text[] := ARRAY(SELECT jsonb_array_elements_text(answer -> 'columns'));
-  returned text := 'the query returned ' || coalesce(nullif(array_to_string(columns, ', '), ''), 'no columns');
-  n bigint := (answer ->> 'rows')::bigint;
-  rows_said text := n || CASE n WHEN 1 THEN ' row' ELSE ' rows' END;
-  observed jsonb := CASE WHEN n = 1 AND length(answer ->> 'first') < 20000 THEN answer -> 'first' ELSE '{}' END;
-  part text[];
-  same integer;
-  place text;
-  kind text;
-  line text;
-  counts boolean := false;
-  compares boolean := false;
-  count_failed boolean := false;
-  outcome text;
-  said text[] := '{}';
-  wrong text[] := '{}';
-  unclear text[] := '{}';
-  worst text := 'passed';
-BEGIN
-  IF regexp_replace(required, '[^\s=<>!'']+\s*(?:<=|>=|!=|=|<|>)\s*(?:''(?:[^'']|'''')*''|[^\s'']+)', '', 'g') !~* '^(\s|and)*$' THEN
-    RETURN jsonb_build_object('outcome', 'errored', 'observed', observed, 'message', 'the criterion cannot be read');
-  END IF;
-  place := pipestate.unreadable(answer);
-  IF place IS NOT NULL THEN
-    RETURN jsonb_build_object('outcome', 'errored', 'observed', '{}'::jsonb, 'message', format('the query returned a value that '
-      'cannot be read (%s): have it return text there, as CAST(x AS text), or another column', place));
-  END IF;
-  FOR part IN SELECT p.parts FROM pipestate.comparisons(required) AS p (parts) LOOP
-    counts := counts OR lower(part[1]) = 'rows';
-    compares := compares OR lower(part[1]) <> 'rows';
-    SELECT coalesce(nullif(count(*) FILTER (WHERE c = part[1]), 0), count(*)) INTO same
-      FROM unnest(columns) AS c WHERE lower(c) = lower(part[1]);
-    IF lower(part[1]) = 'rows' AND same > 0 THEN
-      unclear := unclear || format('`rows` is the number of rows, but %s: rename that column', returned);
-    ELSIF lower(part[1]) <> 'rows' AND same = 0 THEN
-      unclear := unclear || format('no column %s: %s', part[1], returned);
-    ELSIF lower(part[1]) <> 'rows' AND same > 1 THEN
-      unclear := unclear || format('column %s is there %s times: %s', part[1], same, returned);
-    END IF;
-  END LOOP;
-  IF counts OR n <> 1 THEN
-    observed := jsonb_build_object('rows', n) || observed;
-  END IF;
-  IF unclear <> '{}' THEN
-    RETURN jsonb_build_object('outcome', 'errored', 'observed', observed, 'message',
-      (SELECT string_agg(DISTINCT u, '; ') FROM unnest(unclear) AS u));
-  END IF;
-  FOR part IN SELECT p.parts FROM pipestate.comparisons(required) AS p (parts) WHERE lower(p.parts[1]) = 'rows' LOOP
-    outcome := pipestate.compare(n::text, 'integer', part[2], part[3]);
-    count_failed := count_failed OR outcome = 'failed';
-    said := said || format('rows is %s, required %s %s', n, part[2], part[3]);
-    wrong := CASE outcome WHEN 'passed' THEN wrong ELSE wrong || said[cardinality(said)] END;
-  END LOOP;
-  IF count_failed AND n > 0 AND NOT compares THEN
-    RETURN jsonb_build_object('outcome', 'failed', 'observed', observed, 'message', format('%s, first: %s; required %s',
-      rows_said, left(coalesce((SELECT string_agg(concat_ws(' ', CASE WHEN cardinality(columns) > 1 THEN c.name END,
-        pipestate.shown(answer -> 'first' -> c.name)), ', ' ORDER BY c.place)
-        FROM unnest(columns) WITH ORDINALITY AS c (name, place) WHERE answer -> 'first' ->> c.name IS NOT NULL), 'NULL'), 200), required));
-  ELSIF count_failed THEN
-    RETURN jsonb_build_object('outcome', 'failed', 'observed', observed, 'message', array_to_string(wrong, '; '));
-  ELSIF compares AND n = 0 THEN
-    RETURN jsonb_build_object('outcome', 'failed', 'observed', observed, 'message', 'no row, required ' || required);
-  ELSIF compares AND n > 1 THEN
-    RETURN jsonb_build_object('outcome', 'errored', 'observed', observed, 'message', format('the query returned %s of %s; '
-      'comparing a column needs exactly one: aggregate in the query, or require `rows`', rows_said, array_to_string(columns, ', ')));
-  END IF;
-  FOR part IN SELECT p.parts FROM pipestate.comparisons(required) AS p (parts) WHERE lower(p.parts[1]) <> 'rows' LOOP
-    SELECT c INTO place FROM unnest(columns) AS c WHERE lower(c) = lower(part[1]) ORDER BY c = part[1] DESC LIMIT 1;
-    kind := pipestate.kind_of((answer -> 'types' ->> place)::oid);
-    IF kind IN ('json', 'jsonb') THEN  -- a value of JSON is what it is there
-      kind := CASE jsonb_typeof(answer -> 'first' -> place) WHEN 'string' THEN 'text' WHEN 'boolean' THEN 'boolean'
-        WHEN 'number' THEN CASE WHEN answer -> 'first' ->> place ~ '^-?[0-9]+$' THEN 'integer' ELSE 'number' END ELSE kind END;
-    END IF;
-    outcome := pipestate.compare(answer -> 'first' ->> place, kind, part[2], part[3]);
-    line := format('%s is %s, required %s %s', part[1], pipestate.shown(answer -> 'first' -> place), part[2], part[3]);
-    IF outcome = 'errored' THEN
-      line := format('%s: a value of type %s cannot be compared with it', line, kind);
-      wrong := CASE worst WHEN 'errored' THEN wrong ELSE '{}' END;
-      worst := 'errored';
-    ELSIF outcome = 'failed' AND worst = 'passed' THEN
-      worst := 'failed';
-    END IF;
-    said := said || line;
-    wrong := CASE outcome WHEN worst THEN wrong || line ELSE wrong END;
-  END LOOP;
-  RETURN jsonb_build_object('outcome', worst, 'observed', observed, 'message',
-    array_to_string(CASE worst WHEN 'passed' THEN said ELSE wrong END, '; '));
-END $$;
-CREATE OR REPLACE FUNCTION pipestate.comparisons(required text) RETURNS TABLE (parts text[])
-LANGUAGE sql SET search_path = pg_catalog, pg_temp
-SET standard_conforming_strings = on AS $$
-  SELECT m FROM regexp_matches(required, '([^\s=<>!'']+)\s*(<=|>=|!=|=|<|>)\s*(''(?:[^'']|'''')*''|[^\s'']+)', 'g') AS m
-$$;
 CREATE OR REPLACE FUNCTION pipestate.evaluate(task jsonb, path text, files text) RETURNS jsonb
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -1119,7 +944,14 @@ BEGIN
     IF found IS NOT NULL THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('it uses what another role has put on the search path in the place of others: %s. Drop that, or take its schema off the path', found);
     END IF;
-    answer := pipestate.judge_check(task ->> 'required', pipestate.read_check(task ->> 'query', path, files));
+    answer := pipestate.read_only(format(E'SELECT pg_catalog.to_json(v) FROM (\n%s\n) AS v',
+      concat(split_part(task ->> 'frame', '{query}', 1), task ->> 'query', substr(task ->> 'frame',
+        length(split_part(task ->> 'frame', '{query}', 1)) + length('{query}') + 1))), path, files);
+    IF answer ->> 'outcome' = 'failed' AND (task ->> 'shows_rows')::boolean THEN
+      answer := answer || jsonb_build_object('message', concat(answer ->> 'message', '; first: ' || pipestate.first_row(task ->> 'query', path, files)));
+    END IF;
+    answer := answer || jsonb_build_object('row', answer -> 'observed', 'observed', coalesce((answer ->> 'observed')::jsonb,
+      jsonb_build_object('rows', answer -> 'rows')));
   EXCEPTION
     WHEN query_canceled THEN
       answer := jsonb_build_object('message', CASE WHEN extract(epoch FROM clock_timestamp() - began)
@@ -1128,7 +960,7 @@ BEGIN
         ELSE format('took longer than %s s: make the query faster, or give it more time (pipestate_timeout in alembic.ini)',
           extract(epoch FROM current_setting('statement_timeout')::interval)::float8) END);
     WHEN OTHERS THEN
-      answer := jsonb_build_object('message', SQLERRM);
+      answer := jsonb_build_object('message', pipestate.explain_error(SQLERRM));
   END;
   RETURN jsonb_build_object('outcome', 'errored', 'observed', '{}'::jsonb) || answer
     || jsonb_build_object('check_id', task -> 'check_id', 'required', task -> 'required', 'level', task -> 'level',
@@ -1237,13 +1069,14 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     'ORDER BY v.version_num::text COLLATE pg_catalog."C"), ''[]'') FROM %s AS v', version_table), path, '')))
 $$;
 CREATE OR REPLACE PROCEDURE pipestate.evaluate_check(
-  revision text, number integer, check_id text, required text, source text, query text,
-  again boolean DEFAULT false, level text DEFAULT 'block', is_ours boolean DEFAULT false)
+  revision text, number integer, check_id text, required text, source text, query text, frame text DEFAULT NULL,
+  shows_rows boolean DEFAULT false, again boolean DEFAULT false, level text DEFAULT 'block', is_ours boolean DEFAULT false)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   state jsonb := pipestate.gate_state(revision, 'first');
   task jsonb := jsonb_build_object('check_id', check_id, 'required', required, 'source', source, 'query', query,
-    'again', again, 'level', level, 'path', CASE WHEN is_ours THEN 'pg_catalog, pg_temp' END);
+    'frame', coalesce(frame, (SELECT c ->> 'frame' FROM jsonb_array_elements(state -> 'checks') AS c
+      WHERE c ->> 'required' = evaluate_check.required LIMIT 1)), 'shows_rows', shows_rows, 'again', again, 'level', level, 'path', CASE WHEN is_ours THEN 'pg_catalog, pg_temp' END);
 BEGIN
   IF jsonb_array_length(state -> 'checks') <> number - 1 THEN
     PERFORM pipestate.gate_state(revision, 'broken off');
@@ -3574,6 +3407,15 @@ BEGIN
    WHERE attrelid = the_relation AND attname = ANY (the_columns) AND attnum > 0 AND NOT attisdropped);
 END
 $$;
+CREATE OR REPLACE FUNCTION pipestate.foreign_keys(the_relation regclass, the_columns text[]) RETURNS SETOF oid
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT oid FROM pg_constraint WHERE contype = 'f' AND conrelid = the_relation
+     AND (the_columns IS NULL OR conkey && pipestate.numbers_of(the_relation, the_columns))
+$$;
+CREATE OR REPLACE FUNCTION pipestate.referenced(the_relation regclass, the_columns text[]) RETURNS SETOF text
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT confrelid::regclass::text FROM pg_constraint WHERE oid IN (SELECT pipestate.foreign_keys(the_relation, the_columns))
+$$;
 CREATE OR REPLACE FUNCTION pipestate.index_columns(the_index regclass) RETURNS smallint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -3814,9 +3656,10 @@ $$;
 CREATE OR REPLACE FUNCTION pipestate.tables_fault(the_relations regclass[], the_keys oid[]) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  going regclass[] := ARRAY(SELECT DISTINCT pipestate.family(one) FROM unnest(the_relations) AS one);
+  going regclass[] := ARRAY(SELECT DISTINCT pipestate.family(one) FROM unnest(array_remove(the_relations, NULL)) AS one);
   found text;
 BEGIN
+  the_relations := array_remove(the_relations, NULL);
   SELECT string_agg(oid::regclass::text, ', ') INTO found FROM pg_class
    WHERE oid = ANY (the_relations) AND relkind NOT IN ('r', 'p');
   IF found IS NOT NULL THEN
@@ -4096,7 +3939,7 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.version() RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.daab79e0d823' $$;
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.a3a95366ece9' $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_version(wanted text, with_tables boolean DEFAULT true)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

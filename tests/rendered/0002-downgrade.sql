@@ -417,13 +417,12 @@ BEGIN
   DELETE FROM pg_temp.pipestate_open o WHERE o.revision = $1;  -- one that was refused stays, and COMMIT fails
 END $$;
 
--- Record the revision where there is a ledger, and no other role's.
-CREATE OR REPLACE PROCEDURE pg_temp.pipestate_record(
-  event text, revision text, title text, file_sha256 text, version_table text, actor text, reason text)
-LANGUAGE plpgsql AS $$
+-- Say whether there is a ledger, and of trusted roles alone.
+CREATE OR REPLACE FUNCTION pg_temp.pipestate_may_record() RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF pg_catalog.to_regprocedure('pipestate.record_revision(text, text, text, text, text, text, text)') IS NOT NULL
-      AND pg_catalog.to_regclass('pipestate.run') IS NOT NULL AND NOT EXISTS (SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
+  RETURN to_regprocedure('pipestate.record_revision(text, text, text, text, text, text, text)') IS NOT NULL
+    AND to_regclass('pipestate.run') IS NOT NULL AND NOT EXISTS (SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
     FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
     FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
     UNION ALL
@@ -437,7 +436,15 @@ BEGIN
       OR EXISTS (SELECT FROM pg_database d WHERE d.datname = current_database() AND d.datdba = o.owner)
       OR (NOT current_setting('is_superuser') = 'on' AND (pg_has_role(o.owner, 'USAGE') OR pg_has_role(o.owner,
         CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
-      OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), ''))))) LIMIT 1) THEN
+      OR EXISTS (SELECT FROM pg_class c WHERE c.relowner = o.owner AND c.oid = to_regclass(nullif(current_setting('pipestate.version_table', true), ''))))) LIMIT 1);
+END $$;
+
+-- Record the revision there.
+CREATE OR REPLACE PROCEDURE pg_temp.pipestate_record(
+  event text, revision text, title text, file_sha256 text, version_table text, actor text, reason text)
+LANGUAGE plpgsql AS $$
+BEGIN
+  IF pg_temp.pipestate_may_record() THEN
     CALL pipestate.record_revision(event, revision, title, file_sha256, version_table, actor, reason);
   ELSE
     PERFORM pg_catalog.set_config('pipestate.dropped', '', false);

@@ -75,7 +75,7 @@ BEGIN
   IF other_owner IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner, current_user);
   END IF;
-  CALL pipestate.require_version('1.daab79e0d823');
+  CALL pipestate.require_version('1.a3a95366ece9');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -84,21 +84,7 @@ EXCEPTION
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the role %1$s may not use the ledger, which gates and scripts need. As its owner: CALL pipestate.grant_migrating(%1$L)', current_user);
 END $pipestate$;
 
-CALL pipestate.require_session('0007', pg_catalog.current_schemas(false), $$sites
-CASE WHEN (s.current_stage = 'completed' AND (lower(s.last_error_message) LIKE '%no documents%'
-  OR lower(s.last_error_message) LIKE '%no pdfs found%')) THEN 'no_documents'
-  WHEN s.current_stage = 'ocr' THEN 'needs_ocr'
-  WHEN s.current_stage IN ('compilation', 'extraction') THEN 'needs_extraction'
-  WHEN s.current_stage = 'deploy' THEN 'needs_deploy'
-  WHEN s.current_stage = 'completed' THEN 'deployed'
-  ELSE CAST(a.status AS text) END
-CASE WHEN s.extraction_total > 0 AND s.extraction_completed + s.extraction_failed >= s.extraction_total AND s.extraction_completed = 0 THEN 'failed'
-  WHEN s.extraction_total > 0 AND s.extraction_completed + s.extraction_failed >= s.extraction_total THEN 'completed'
-  ELSE coalesce(CAST(a.extraction_status AS text), 'pending') END
-coalesce(to_char(s.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS'), CAST(a.last_updated AS text))
-CASE WHEN s.current_stage = 'completed' AND NOT coalesce((s.current_stage = 'completed' AND (lower(s.last_error_message) LIKE '%no documents%'
-  OR lower(s.last_error_message) LIKE '%no pdfs found%')), false) THEN to_char(s.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') ELSE CAST(a.last_deployed AS text) END
-CASE WHEN s.extraction_total > 0 AND s.extraction_completed + s.extraction_failed >= s.extraction_total THEN to_char(s.updated_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS') ELSE CAST(a.last_extracted AS text) END$$, NULL);
+CALL pipestate.require_session('0007', pg_catalog.current_schemas(false), 'sites', NULL);
 
 -- what this revision drops can be dropped, and restored
 DO $pipestate$
@@ -147,18 +133,36 @@ CALL pipestate.begin_gate(
   path => pg_catalog.current_schemas(false),
   timeout => '30s',
   may_be_gone => true,
-  sha256 => 'a6b6b890f29e726ab523aea193bdfebeb90f619ae0c119c86f2060446b962cee',
+  sha256 => '77c058d21368f9e4eb77b36c6f599f118502975d883c26d9f8beadac6f554b77',
   files => '{"0001": "5182d9e060cf59c7c169932831b75a44", "0002": "0c9bd0270d6ad8eb301772358a151aa2", "0003": "cdb30b29da0e83bdcf2ae73f11a68ecf", "0004": "1ea7f6b035494770202dd69997040247", "0005": "e199289031ee124cb5916ddc93f93783", "0006": "c17ddf09e2e7fbb0f97b62adc47b4e60", "0007": "0d79961ff770c221f121eb6679e75bc5"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0006']::text[]);
 
-CALL pipestate.evaluate_check('0007', 1, 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:791', $check_1$
-SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken' AND coalesce(text_sha256, '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837') = '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837' AND age_seconds < 86400
-$check_1$, is_ours => true);
+CALL pipestate.evaluate_check('0007', 1, 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:791', '', frame => $verdict_1$
+SELECT CASE WHEN people >= 1 THEN 'passed' ELSE 'failed' END AS outcome,
+       CASE WHEN people >= 1 THEN 'signed off within 24h'
+            ELSE 'not signed off within 24h: pipestate attest sites-consolidation/readiness/backup-taken --by YOU'
+       END AS message,
+       1 AS rows, json_build_object('people', people)::text AS observed
+FROM (SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off
+  WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'backup-taken'
+  AND coalesce(text_sha256, '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837')
+    = '347c8be4d7dc6ae8409a105c93b386ccbe26285c449edccd8cf52e8c66cb3837'
+  AND age_seconds < 86400) AS signed
+$verdict_1$, is_ours => true);
 
-CALL pipestate.evaluate_check('0007', 2, 'old-columns-unread', 'people >= 1', 'runbooks/sites-consolidation.md:793', $check_2$
-SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'old-columns-unread' AND coalesce(text_sha256, '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe') = '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe' AND age_seconds < 1209600
-$check_2$, is_ours => true);
+CALL pipestate.evaluate_check('0007', 2, 'old-columns-unread', 'people >= 1', 'runbooks/sites-consolidation.md:793', '', frame => $verdict_2$
+SELECT CASE WHEN people >= 1 THEN 'passed' ELSE 'failed' END AS outcome,
+       CASE WHEN people >= 1 THEN 'signed off within 14d'
+            ELSE 'not signed off within 14d: pipestate attest sites-consolidation/readiness/old-columns-unread --by YOU'
+       END AS message,
+       1 AS rows, json_build_object('people', people)::text AS observed
+FROM (SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_off
+  WHERE runbook = 'sites-consolidation' AND phase = 'readiness' AND name = 'old-columns-unread'
+  AND coalesce(text_sha256, '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe')
+    = '4f12b75dfa554111ba580461fab383a0ebb985fb012d01361d7d0bba152442fe'
+  AND age_seconds < 1209600) AS signed
+$verdict_2$, is_ours => true);
 
 CALL pipestate.evaluate_check('0007', 3, 'sites-without-stage', 'rows = 0', 'runbooks/sites-consolidation.md:888', $check_3$
 -- The first row stands in for the column of an application that never had it.
@@ -168,7 +172,13 @@ CROSS JOIN LATERAL (
   SELECT subdomain, status FROM sites WHERE current_stage IS NULL AND status IS NOT NULL
 ) AS lost
 ORDER BY lost.subdomain
-$check_3$);
+$check_3$, frame => $verdict_3$
+SELECT CASE WHEN the_rows.rows = 0 THEN 'passed' ELSE 'failed' END AS outcome,
+  'rows is ' || CAST(the_rows.rows AS text) || ', required = 0' AS message, the_rows.rows, NULL AS observed
+FROM (SELECT count(*) AS rows FROM (
+{query}
+) AS the_query CROSS JOIN (SELECT 1 AS rows) AS one WHERE rows = 1) AS the_rows
+$verdict_3$, shows_rows => true);
 
 CALL pipestate.evaluate_check('0007', 4, 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:909', $check_4$
 SELECT count(*) AS runs, max(found) AS most_found,
@@ -178,7 +188,41 @@ FROM (SELECT max(r.found) AS found, max(r.finished_at) AS finished_at
       WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
       GROUP BY floor(extract(epoch FROM r.finished_at)::numeric / 900.0)
       ORDER BY finished_at DESC LIMIT 10) AS latest
-$check_4$);
+$check_4$, frame => $verdict_4$
+WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (
+{query}
+) AS the_query LIMIT 2),
+the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
+  SELECT 1 AS place, 'runs' AS name, '= 10' AS required, 'number' AS wanted, the_result.runs::text AS value,
+    pg_catalog.to_json(the_result.runs) AS json, pg_catalog.pg_typeof(the_result.runs)::oid AS type
+    FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
+  UNION ALL SELECT 2 AS place, 'most_found' AS name, '< 5' AS required, 'number' AS wanted, the_result.most_found::text AS value,
+    pg_catalog.to_json(the_result.most_found) AS json, pg_catalog.pg_typeof(the_result.most_found)::oid AS type
+    FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
+  UNION ALL SELECT 3 AS place, 'minutes_ago' AS name, '<= 60' AS required, 'number' AS wanted, the_result.minutes_ago::text AS value,
+    pg_catalog.to_json(the_result.minutes_ago) AS json, pg_catalog.pg_typeof(the_result.minutes_ago)::oid AS type
+    FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
+), the_kinds AS (SELECT the_values.*, CASE json_typeof(json)
+  WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
+    ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
+), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
+  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'
+  WHEN CASE place
+    WHEN 1 THEN value::numeric = 10.0
+    WHEN 2 THEN value::numeric < 5.0
+    WHEN 3 THEN value::numeric <= 60.0 END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds
+), the_verdict AS (SELECT outcome, string_agg(
+  name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
+    ELSE quote_nullable(left(value, 80)) END || ', required ' || required ||
+  CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted ELSE '' END, chr(59) || ' ' ORDER BY place)
+  AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
+SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows = 0 THEN 'failed' ELSE 'errored' END AS outcome,
+  CASE WHEN the_rows.rows = 1 THEN the_verdict.message
+    WHEN the_rows.rows = 0 THEN 'no row, required runs = 10 and most_found < 5 and minutes_ago <= 60'
+    ELSE 'the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`'
+  END AS message, the_rows.rows, pg_catalog.to_json(the_result)::text AS observed
+FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1
+$verdict_4$);
 
 CALL pipestate.evaluate_check('0007', 5, 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:941', $check_5$
 SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
@@ -186,7 +230,37 @@ SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
                         AND started_at > now() - interval '7 days') AS interventions,
        trunc(extract(epoch FROM now() - min(started_at))::numeric / 86400.0, 2) AS days_on_record
 FROM pipeline_reconciliation
-$check_5$);
+$check_5$, frame => $verdict_5$
+WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (
+{query}
+) AS the_query LIMIT 2),
+the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
+  SELECT 1 AS place, 'interventions' AS name, '= 0' AS required, 'number' AS wanted, the_result.interventions::text AS value,
+    pg_catalog.to_json(the_result.interventions) AS json, pg_catalog.pg_typeof(the_result.interventions)::oid AS type
+    FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
+  UNION ALL SELECT 2 AS place, 'days_on_record' AS name, '>= 7' AS required, 'number' AS wanted, the_result.days_on_record::text AS value,
+    pg_catalog.to_json(the_result.days_on_record) AS json, pg_catalog.pg_typeof(the_result.days_on_record)::oid AS type
+    FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
+), the_kinds AS (SELECT the_values.*, CASE json_typeof(json)
+  WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
+    ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
+), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
+  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'
+  WHEN CASE place
+    WHEN 1 THEN value::numeric = 0.0
+    WHEN 2 THEN value::numeric >= 7.0 END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds
+), the_verdict AS (SELECT outcome, string_agg(
+  name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
+    ELSE quote_nullable(left(value, 80)) END || ', required ' || required ||
+  CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted ELSE '' END, chr(59) || ' ' ORDER BY place)
+  AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
+SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows = 0 THEN 'failed' ELSE 'errored' END AS outcome,
+  CASE WHEN the_rows.rows = 1 THEN the_verdict.message
+    WHEN the_rows.rows = 0 THEN 'no row, required interventions = 0 and days_on_record >= 7'
+    ELSE 'the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`'
+  END AS message, the_rows.rows, pg_catalog.to_json(the_result)::text AS observed
+FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1
+$verdict_5$);
 
 CALL pipestate.evaluate_check('0007', 6, 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:983', $check_6$
 -- The first row stands in for a column that this application never had.
@@ -209,7 +283,7 @@ CROSS JOIN LATERAL (
           AND replace(last_extracted::text COLLATE "C", ' '::text, 'T'::text) > since))
 ) AS late
 ORDER BY late.subdomain
-$check_6$, again => true);
+$check_6$, shows_rows => true, again => true);
 
 CALL pipestate.evaluate_check('0007', 7, 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:1016', $check_7$
 WITH dropped (what, relation, number, name) AS (
@@ -254,23 +328,44 @@ WHERE g.number = 0
            AND n.nspname !~ '^(pg_|pipestate|information_schema$)'
            AND strpos(f.body, lower(c.relname::text)) > 0))
 ORDER BY 2, 3
-$check_7$);
+$check_7$, shows_rows => true);
 
-CALL pipestate.evaluate_check('0007', 8, 'soak', 'days_open >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:1096', $check_8$
-SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
-ORDER BY longest_gap_hours <= 48 DESC, days_open DESC LIMIT 1
-$check_8$);
-
-CALL pipestate.evaluate_check('0007', 9, 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:1164', $check_9$
+CALL pipestate.evaluate_check('0007', 8, 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:1133', $check_8$
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
        coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
                       / nullif(CAST(count(*) AS numeric), 0.0), 2), 0.0) AS stuck_pct
 FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS stuck
       FROM sites
       WHERE current_stage::text < 'completed' OR current_stage::text > 'completed') AS in_flight
-$check_9$);
+$check_8$, frame => $verdict_8$
+WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (
+{query}
+) AS the_query LIMIT 2),
+the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
+  SELECT 1 AS place, 'stuck_pct' AS name, '< 1.0' AS required, 'number' AS wanted, the_result.stuck_pct::text AS value,
+    pg_catalog.to_json(the_result.stuck_pct) AS json, pg_catalog.pg_typeof(the_result.stuck_pct)::oid AS type
+    FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
+), the_kinds AS (SELECT the_values.*, CASE json_typeof(json)
+  WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
+    ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
+), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
+  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'
+  WHEN CASE place
+    WHEN 1 THEN value::numeric < 1.0 END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds
+), the_verdict AS (SELECT outcome, string_agg(
+  name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
+    ELSE quote_nullable(left(value, 80)) END || ', required ' || required ||
+  CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted ELSE '' END, chr(59) || ' ' ORDER BY place)
+  AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
+SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows = 0 THEN 'failed' ELSE 'errored' END AS outcome,
+  CASE WHEN the_rows.rows = 1 THEN the_verdict.message
+    WHEN the_rows.rows = 0 THEN 'no row, required stuck_pct < 1.0'
+    ELSE 'the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`'
+  END AS message, the_rows.rows, pg_catalog.to_json(the_result)::text AS observed
+FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1
+$verdict_8$);
 
-CALL pipestate.evaluate_check('0007', 10, 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:1165', $check_10$
+CALL pipestate.evaluate_check('0007', 9, 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:1134', $check_9$
 WITH stuck AS (
   SELECT count(*) AS sites FROM sites
   WHERE (current_stage::text < 'completed' OR current_stage::text > 'completed')
@@ -284,13 +379,78 @@ SELECT stuck.sites AS stuck, known.sites AS total,
        coalesce(trunc(100.0 * CAST(known.sites - stuck.sites AS numeric)
                       / nullif(CAST(known.sites AS numeric), 0.0), 2), 100.0) AS health_score
 FROM stuck, known
-$check_10$);
+$check_9$, frame => $verdict_9$
+WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (
+{query}
+) AS the_query LIMIT 2),
+the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
+  SELECT 1 AS place, 'health_score' AS name, '>= 95.0' AS required, 'number' AS wanted, the_result.health_score::text AS value,
+    pg_catalog.to_json(the_result.health_score) AS json, pg_catalog.pg_typeof(the_result.health_score)::oid AS type
+    FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
+), the_kinds AS (SELECT the_values.*, CASE json_typeof(json)
+  WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
+    ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
+), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
+  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'
+  WHEN CASE place
+    WHEN 1 THEN value::numeric >= 95.0 END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds
+), the_verdict AS (SELECT outcome, string_agg(
+  name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
+    ELSE quote_nullable(left(value, 80)) END || ', required ' || required ||
+  CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted ELSE '' END, chr(59) || ' ' ORDER BY place)
+  AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
+SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows = 0 THEN 'failed' ELSE 'errored' END AS outcome,
+  CASE WHEN the_rows.rows = 1 THEN the_verdict.message
+    WHEN the_rows.rows = 0 THEN 'no row, required health_score >= 95.0'
+    ELSE 'the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`'
+  END AS message, the_rows.rows, pg_catalog.to_json(the_result)::text AS observed
+FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1
+$verdict_9$);
+
+CALL pipestate.evaluate_check('0007', 10, 'soak', 'days_open >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48', 'runbooks/sites-consolidation.md:8', $check_10$
+SELECT * FROM pipestate.soak_since WHERE runbook = 'sites-consolidation' AND phase = 'backfill'
+ORDER BY longest_gap_hours <= 48 DESC, days_open DESC LIMIT 1
+$check_10$, frame => $verdict_10$
+WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (
+{query}
+) AS the_query LIMIT 2),
+the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
+  SELECT 1 AS place, 'days_open' AS name, '>= 7' AS required, 'number' AS wanted, the_result.days_open::text AS value,
+    pg_catalog.to_json(the_result.days_open) AS json, pg_catalog.pg_typeof(the_result.days_open)::oid AS type
+    FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
+  UNION ALL SELECT 2 AS place, 'longest_gap_hours' AS name, '<= 48' AS required, 'number' AS wanted, the_result.longest_gap_hours::text AS value,
+    pg_catalog.to_json(the_result.longest_gap_hours) AS json, pg_catalog.pg_typeof(the_result.longest_gap_hours)::oid AS type
+    FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
+  UNION ALL SELECT 3 AS place, 'hours_since_last_record' AS name, '<= 48' AS required, 'number' AS wanted, the_result.hours_since_last_record::text AS value,
+    pg_catalog.to_json(the_result.hours_since_last_record) AS json, pg_catalog.pg_typeof(the_result.hours_since_last_record)::oid AS type
+    FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1
+), the_kinds AS (SELECT the_values.*, CASE json_typeof(json)
+  WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
+    ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
+), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
+  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'
+  WHEN CASE place
+    WHEN 1 THEN value::numeric >= 7.0
+    WHEN 2 THEN value::numeric <= 48.0
+    WHEN 3 THEN value::numeric <= 48.0 END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds
+), the_verdict AS (SELECT outcome, string_agg(
+  name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
+    ELSE quote_nullable(left(value, 80)) END || ', required ' || required ||
+  CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted ELSE '' END, chr(59) || ' ' ORDER BY place)
+  AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
+SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows = 0 THEN 'failed' ELSE 'errored' END AS outcome,
+  CASE WHEN the_rows.rows = 1 THEN the_verdict.message
+    WHEN the_rows.rows = 0 THEN 'nothing recorded yet, required days_open >= 7 and longest_gap_hours <= 48 and hours_since_last_record <= 48'
+    ELSE 'the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`'
+  END AS message, the_rows.rows, pg_catalog.to_json(the_result)::text AS observed
+FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1
+$verdict_10$);
 
 CALL pipestate.judge_gate('0007', 10);
 
 -- lock sites where needed: 200 ms at a time, for up to 60 s
 CALL pipestate.lock_tables(ARRAY['sites'],
-  the_query => $$SELECT confrelid::regclass::text FROM pg_catalog.pg_constraint WHERE contype = 'f' AND ((conrelid = to_regclass('sites') AND conkey && ARRAY(SELECT attnum FROM pg_catalog.pg_attribute WHERE attrelid = conrelid AND attname IN ('status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted'))))$$);
+  the_query => $$SELECT pipestate.referenced(to_regclass('sites'), ARRAY['status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted']::text[])$$);
 
 -- Under the lock: checks with `again`, and all of them where the tables were empty before. Then the token,
 -- which every statement below demands.

@@ -28,7 +28,7 @@ LAYERS = (
     ("core",),
     ("database", "config"),
     ("runbook",),
-    ("project",),
+    ("project", "plan"),
     ("verify",),
     ("ledger", "probes"),
     ("migration", "ddl", "gate", "environment", "autogenerate"),

@@ -4,7 +4,7 @@
 columns are `outcome`, `message`, `rows`, and the row that was compared: on PostgreSQL as JSON in `observed`, on
 SQLite as the columns that follow.
 
-NULL, NaN and infinite numbers fail. A comparison that would be a guess is errored: a text for a number, a date for a
+NULL and NaN fail. A comparison that would be a guess is errored: a text for a number, a date for a
 text, several rows for one. Text compares by code points.
 """
 
@@ -12,7 +12,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 
 from pipestate.core.text import written
 from pipestate.runbook.criterion import ROWS, Comparison, Requirement, literal
@@ -21,10 +20,7 @@ from pipestate.runbook.variants import as_read_by
 
 QUERY = "{query}"
 LONGEST = 80  # characters of a text in a message
-SEVERAL = (
-    "the query returned more than one row; comparing a column needs exactly one: aggregate in the query, "
-    "or require `rows`"
-)
+SEVERAL = "the query returned more than one row, and a column is compared in one: aggregate in the query, or require `rows`"
 COUNT_OR_COLUMN = "`rows` is the number of rows, and the query returns a column of that name: rename it"
 # What an engine says of a compiled check, and the sentence for it: one table for clients and for the server.
 ERRORS = (
@@ -82,8 +78,8 @@ def _compile_sign_off(signoff: SignOff, dialect: str, runbook: str, phase: str) 
     """
     seconds = int(signoff.valid_for.total_seconds())
     signed = (
-        f"FROM pipestate.sign_off WHERE runbook = '{runbook}' AND phase = '{phase}' AND name = '{signoff.id}'\n"
-        f"  AND coalesce(text_sha256, '{signoff.text_sha256}') = '{signoff.text_sha256}'"
+        f"FROM pipestate.sign_off\n  WHERE runbook = '{runbook}' AND phase = '{phase}' AND name = '{signoff.id}'\n"
+        f"  AND coalesce(text_sha256, '{signoff.text_sha256}')\n    = '{signoff.text_sha256}'"
     )
     within = f" within {written(signoff.valid_for)}" if signoff.valid_for < FOR_GOOD else ""
     several = signoff.people > 1
@@ -93,8 +89,8 @@ def _compile_sign_off(signoff: SignOff, dialect: str, runbook: str, phase: str) 
     enough = f"people >= {signoff.people}"
     verdict = (
         f"SELECT CASE WHEN {enough} THEN 'passed' ELSE 'failed' END AS outcome,\n"
-        f"       CASE WHEN {enough} THEN {passed}\n            ELSE {missing}{how} END AS message,\n"
-        f"       1 AS rows, {DIALECTS[dialect].PEOPLE}\n"
+        f"       CASE WHEN {enough} THEN {passed}\n            ELSE {missing}{how}\n       END AS message,\n"
+        f"       1 AS rows, {DIALECTS[dialect].people}\n"
         f"FROM (SELECT count(DISTINCT lower(trim(person))) AS people {signed}\n"
         f"  AND age_seconds < {seconds}) AS signed"
     )
@@ -102,22 +98,59 @@ def _compile_sign_off(signoff: SignOff, dialect: str, runbook: str, phase: str) 
     return CompiledCheck("", as_read_by(dialect, verdict), evidence, is_ours=True)
 
 
-class Dialect(Protocol):
-    """Expressions that the engines write differently. `row` is a column of the query's only row."""
+@dataclass(frozen=True, slots=True)
+class SqlDialect:
+    """Expressions that the engines write differently; `{row}` is a column of the query's only row."""
 
-    def value(self, row: str) -> str: ...
-    def kind(self, row: str) -> str: ...
-    def shown(self, value: str, kind: str) -> str: ...
-    def is_finite(self, value: str, kind: str) -> str: ...
-    def number(self, value: str) -> str: ...
-    def in_code_points(self, value: str) -> str: ...
-    def is_truth(self, value: str, kind: str) -> str: ...
-    def is_true(self, value: str) -> str: ...
+    facts: str  # what the kind of a value is read from
+    kind: str
+    is_nan: str
+    shown: str
+    number: str
+    text: str
+    truth: str
+    joined: str
+    observed: str
+    unobserved: str
+    people: str
 
-    JOINED: str
-    PEOPLE: str
-    OBSERVED: str
-    UNOBSERVED: str
+
+# The project's search_path holds in a check: our expressions have the exact types of the server's own functions.
+_POSTGRESQL = SqlDialect(
+    facts="{row}::text AS value,\n    pg_catalog.to_json({row}) AS json, pg_catalog.pg_typeof({row})::oid AS type",
+    kind="""CASE json_typeof(json)
+  WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
+    ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END""",
+    is_nan="kind = 'number' AND value = 'NaN'",
+    shown=f"""
+  name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\\1') WHEN 'boolean' THEN value
+    ELSE coalesce('''' || replace(left(value, {LONGEST}), '''', '''''') || '''', 'NULL') END || ', required ' || required ||
+  {{fault}} ELSE '' END""",
+    number="value::numeric",
+    text='value COLLATE "C"',
+    truth="value IN ('true', '1')",
+    joined="string_agg({message}, chr(59) || ' ' ORDER BY place)",
+    observed=", pg_catalog.to_json(the_result)::text AS observed",
+    unobserved=", NULL AS observed",
+    people="json_build_object('people', people)::text AS observed",
+)
+_SQLITE = SqlDialect(
+    facts="{row} AS value, typeof({row}) AS type",
+    kind="CASE type WHEN 'integer' THEN 'number' WHEN 'real' THEN 'number' ELSE type END",
+    is_nan="false",
+    shown=f"""
+  name || ' is ' || CASE kind WHEN 'number' THEN CAST(value AS TEXT) WHEN 'text' THEN quote(substr(value, 1, {LONGEST}))
+    ELSE quote(value) END || ', required ' || required ||
+  {{fault}} ELSE '' END""",
+    number="value",
+    text="value COLLATE BINARY",
+    truth="value = 1",
+    joined="group_concat({message}, char(59) || ' ')",
+    observed=", the_result.*",
+    unobserved="",
+    people="people",
+)
+DIALECTS: Mapping[str, SqlDialect] = {POSTGRESQL: _POSTGRESQL, SQLITE: _SQLITE}
 
 
 def compile_criterion(require: Requirement, dialect: str, query: str = "") -> str:
@@ -129,7 +162,7 @@ def compile_criterion(require: Requirement, dialect: str, query: str = "") -> st
         return _compare_row(nothing, require, counted, compared, DIALECTS[dialect])
     return (
         f"SELECT CASE WHEN {_all_of(counted)} THEN 'passed' ELSE 'failed' END AS outcome,\n"
-        f"       {_count_message(counted)} AS message, rows{DIALECTS[dialect].UNOBSERVED}\n"
+        f"  {_count_message(counted)} AS message, the_rows.rows{DIALECTS[dialect].unobserved}\n"
         f"FROM (SELECT count(*) AS rows FROM (\n{QUERY}\n"
         f") AS the_query {_NO_COLUMN_ROWS}) AS the_rows"
     )
@@ -140,63 +173,65 @@ def _compare_row(
     require: Requirement,
     counted: Sequence[Comparison],
     compared: Sequence[Comparison],
-    dialect: Dialect,
+    dialect: SqlDialect,
 ) -> str:
-    """Write the SELECT for a criterion that names columns: the query must return exactly one row."""
-    names = list(dict.fromkeys(each.column for each in compared))
-    values = ",\n       ".join(
-        f"{dialect.value(row)} AS v{number}, {dialect.kind(row)} AS k{number}"
-        for number, row in enumerate((f"the_result.{name}" for name in names), start=1)
-    )
-    judged = "\n  UNION ALL ".join(
-        _compare(place, each, names.index(each.column) + 1, dialect)
+    """Write the SELECT for a criterion that names columns: the query must return exactly one row.
+
+    `errored` sorts before `failed` and `passed`, so the first outcome is the worst.
+    """
+    values = "\n  UNION ALL ".join(
+        f"SELECT {place} AS place, {text(each.column)} AS name, {text(each.required)} AS required, "
+        f"{text(_wanted(each))} AS wanted, {dialect.facts.replace('{row}', f'the_result.{each.column}')}\n"
+        "    FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1"
         for place, each in enumerate(compared, start=1)
+    )
+    holds = "\n    ".join(
+        f"WHEN {place} THEN {_holds(each, dialect)}" for place, each in enumerate(compared, start=1)
     )
     said = "the_verdict.message"
     cases = [
-        (f"NOT ({_all_of(counted)})", "'failed'", _count_message(counted)) if counted else None,
-        (
-            "the_rows.rows = 1",
-            "the_verdict.outcome",
-            f"{_count_message(counted)} || '; ' || {said}" if counted else said,
-        ),
+        ("the_rows.rows = 1", "the_verdict.outcome", said),
         ("the_rows.rows = 0", "'failed'", text(f"{nothing}, required {require.text}")),
     ]
-    outcome = " ".join(f"WHEN {case[0]} THEN {case[1]}" for case in cases if case)
-    message = "\n            ".join(f"WHEN {case[0]} THEN {case[2]}" for case in cases if case)
+    if counted:
+        counts = _count_message(counted)
+        cases[0] = (*cases[0][:2], f"{counts} || ', ' || {said}")
+        cases.insert(0, (f"NOT ({_all_of(counted)})", "'failed'", counts))
+    outcome = " ".join(f"WHEN {case[0]} THEN {case[1]}" for case in cases)
+    message = "\n    ".join(f"WHEN {case[0]} THEN {case[2]}" for case in cases)
     only = _NO_COLUMN_ROWS if counted else "LIMIT 2"
+    fault = "CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted"
     return (
         f"WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (\n{QUERY}\n) AS the_query {only}),\n"
-        "the_rows AS (SELECT count(*) AS rows FROM the_result),\n"
-        f"the_values AS (SELECT {values}\n  FROM the_rows LEFT JOIN the_result ON the_rows.rows = 1),\n"
-        f"the_verdict AS (SELECT outcome, {dialect.JOINED} AS message FROM (\n  {judged}\n"
-        "  ) AS each_comparison GROUP BY outcome ORDER BY outcome LIMIT 1)\n"
+        f"the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (\n  {values}\n"
+        f"), the_kinds AS (SELECT the_values.*, {dialect.kind} AS kind FROM the_values\n"
+        f"), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR {dialect.is_nan} THEN 'failed'\n"
+        "  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND kind = 'number' AND CAST(value AS text) IN ('0', '1'))\n    THEN 'errored'\n"
+        f"  WHEN CASE place\n    {holds} END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds\n"
+        f"), the_verdict AS (SELECT outcome, {dialect.joined.replace('{message}', dialect.shown.replace('{fault}', fault))}\n"
+        "  AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)\n"
         f"SELECT CASE {outcome} ELSE 'errored' END AS outcome,\n"
-        f"       CASE {message}\n            ELSE {text(SEVERAL)} END AS message, the_rows.rows{dialect.OBSERVED}\n"
+        f"  CASE {message}\n    ELSE {text(SEVERAL)}\n  END AS message, the_rows.rows{dialect.observed}\n"
         "FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1"
     )
 
 
-def _compare(place: int, comparison: Comparison, column: int, dialect: Dialect) -> str:
-    """Write the SELECT of one comparison; `errored` sorts before `failed` and `passed`."""
-    value, kind, required = f"v{column}", f"k{column}", comparison.value
+def _wanted(comparison: Comparison) -> str:
+    """Name the kind of value that a comparison takes."""
+    if isinstance(comparison.value, bool):
+        return "boolean"
+    return "text" if isinstance(comparison.value, str) else "number"
+
+
+def _holds(comparison: Comparison, dialect: SqlDialect) -> str:
+    """Write the comparison itself."""
+    required, op = comparison.value, _sql(comparison.op)
     if isinstance(required, bool):
-        fits, what = dialect.is_truth(value, kind), "a boolean"
-        holds = f"{'' if (comparison.op == '=') == required else 'NOT '}{dialect.is_true(value)}"
-    elif isinstance(required, str):
-        fits, what = f"{kind} = 'text'", "a text"
-        holds = f"{dialect.in_code_points(value)} {_sql(comparison.op)} {literal(required)}"
-    else:
-        fits, what = f"{kind} = 'number'", "a number"
-        number = literal(required) if "." in literal(required) else f"{literal(required)}.0"
-        holds = f"{dialect.number(value)} {_sql(comparison.op)} {number}"
-    said = text(f"{comparison.column} is ")
-    return (
-        f"SELECT {place} AS place, CASE WHEN {value} IS NULL OR NOT {dialect.is_finite(value, kind)} THEN 'failed' "
-        f"WHEN NOT ({fits}) THEN 'errored'\n    WHEN {holds} THEN 'passed' ELSE 'failed' END AS outcome,\n"
-        f"    {said} || {dialect.shown(value, kind)} || {text(f', required {comparison.required}')} AS message,\n"
-        f"    ': a value of type ' || {kind} || {text(f' cannot be compared with {what}')} AS fault FROM the_values"
-    )
+        return dialect.truth if (op == "=") == required else f"NOT ({dialect.truth})"
+    if isinstance(required, str):
+        return f"{dialect.text} {op} {literal(required)}"
+    number = literal(required) if "." in literal(required) else f"{literal(required)}.0"
+    return f"{dialect.number} {op} {number}"
 
 
 def _all_of(counted: Sequence[Comparison]) -> str:
@@ -225,82 +260,3 @@ def text(value: str) -> str:
     "'it''s'"
     """
     return "'" + value.replace("'", "''") + "'"
-
-
-class _PostgreSQL:
-    JOINED = "string_agg(message || CASE outcome WHEN 'errored' THEN fault ELSE '' END, '; ' ORDER BY place)"
-    PEOPLE = "json_build_object('people', people)::text AS observed"
-    OBSERVED = ", pg_catalog.to_json(the_result)::text AS observed"
-    UNOBSERVED = ", NULL AS observed"
-
-    def value(self, row: str) -> str:
-        return f"{row}::text"
-
-    # The project's search_path holds here: arguments have the exact types of the server's functions and operators.
-    def kind(self, row: str) -> str:
-        json = f"json_typeof(pg_catalog.to_json({row}))"
-        return (
-            f"CASE WHEN {json} <> 'string' THEN {json}\n"
-            f"         WHEN (SELECT typcategory IN ('S', 'E', 'Z') FROM pg_type WHERE oid = pg_catalog.pg_typeof({row})::oid) THEN 'text'\n"
-            f"         ELSE pg_catalog.pg_typeof({row})::text END"
-        )
-
-    def shown(self, value: str, kind: str) -> str:
-        return (
-            f"coalesce(CASE WHEN {kind} = 'number' THEN regexp_replace({value}, '(\\.[0-9]+?)0+$', '\\1') "
-            f"WHEN {kind} = 'boolean' THEN {value}\n"
-            f"    ELSE '''' || replace(left({value}, {LONGEST}), '''', '''''') || '''' END, 'NULL')"
-        )
-
-    def is_finite(self, value: str, kind: str) -> str:
-        return f"({kind} = 'text' OR {value} NOT IN ('NaN', 'Infinity', '-Infinity'))"
-
-    def number(self, value: str) -> str:
-        return f"{value}::numeric"
-
-    def in_code_points(self, value: str) -> str:
-        return f'{value} COLLATE "C"'
-
-    def is_truth(self, value: str, kind: str) -> str:
-        return f"{kind} = 'boolean' OR {kind} = 'number' AND {value} IN ('0', '1')"
-
-    def is_true(self, value: str) -> str:
-        return f"{value} IN ('true', '1')"
-
-
-class _Sqlite:
-    JOINED = "group_concat(message || CASE outcome WHEN 'errored' THEN fault ELSE '' END, '; ')"
-    PEOPLE = "people"
-    OBSERVED = ", the_result.*"
-    UNOBSERVED = ""
-
-    def value(self, row: str) -> str:
-        return row
-
-    def kind(self, row: str) -> str:
-        return f"CASE typeof({row}) WHEN 'integer' THEN 'number' WHEN 'real' THEN 'number' ELSE typeof({row}) END"
-
-    def shown(self, value: str, kind: str) -> str:
-        return (
-            f"CASE {kind} WHEN 'number' THEN CAST({value} AS TEXT) WHEN 'text' THEN quote(substr({value}, 1, {LONGEST})) "
-            f"ELSE quote({value}) END"
-        )
-
-    def is_finite(self, value: str, kind: str) -> str:
-        return f"({kind} <> 'number' OR abs({value}) < 9e999)"
-
-    def number(self, value: str) -> str:
-        return value
-
-    def in_code_points(self, value: str) -> str:
-        return f"{value} COLLATE BINARY"
-
-    def is_truth(self, value: str, kind: str) -> str:
-        del kind
-        return f"typeof({value}) = 'integer' AND {value} IN (0, 1)"
-
-    def is_true(self, value: str) -> str:
-        return f"{value} = 1"
-
-
-DIALECTS: Mapping[str, Dialect] = {POSTGRESQL: _PostgreSQL(), SQLITE: _Sqlite()}

@@ -254,15 +254,15 @@ def _phases(
             report_outside(section, found)
             continue
         about = header.phases.get(section.name, PhaseHeader(section.line))
-        parts = [*_parts(section, found), *_soaked(about.soak, header, section.name, found)]
+        parts = [*_parts(section, found), *_soaked(about.soak, header, section, found)]
         beside_it = variants.get(section.name, [])
         earlier.append(build_phase(section, about, parts, beside_it, tuple(earlier), found))
         yield earlier[-1]
 
 
-def _soaked(rule: SoakRule | None, header: Header, phase: str, found: Findings) -> Iterator[Part]:
+def _soaked(rule: SoakRule | None, header: Header, section: Section, found: Findings) -> Iterator[Part]:
     """Make the check of a phase with `soak:`; it reads the records of another phase of the runbook."""
-    names = list(header.phases)
+    names, phase = list(header.phases), section.name or ""
     if rule is None or phase not in names:
         return
     place = names.index(phase)
@@ -276,7 +276,7 @@ def _soaked(rule: SoakRule | None, header: Header, phase: str, found: Findings) 
         others = ", ".join(name for name in names if name != phase) or "none"
         found.add(rule.line, f"`of: {of}` is no other phase of this runbook; there are {others}")
     else:
-        yield soak_check(rule, of, runbook=header.name, path=found.path)
+        yield soak_check(rule, of, runbook=header.name, path=found.path, heading=section.line)
 
 
 def _parts(section: Section, found: Findings, runbook: str | None = None) -> Iterator[Part]:

@@ -21,8 +21,11 @@ class SoakRule:
     gap: timedelta = GAP
 
 
-def soak_check(rule: SoakRule, of: str, *, runbook: str, path: str) -> Check:
-    """Write the check: the streak may begin anew after a gap, so the row without one counts first."""
+def soak_check(rule: SoakRule, of: str, *, runbook: str, path: str, heading: int) -> Check:
+    """Write the check: the streak may begin anew after a gap, so the row without one counts first.
+
+    Its advice points at the heading of the phase, in line `heading`.
+    """
     days, gap = rule.length / timedelta(days=1), rule.gap / timedelta(hours=1)
     streak = f"SELECT * FROM pipestate.soak_since WHERE runbook = '{runbook}' AND phase = '{of}'"
     sql = f"{streak}\nORDER BY longest_gap_hours <= {gap:g} DESC, days_open DESC LIMIT 1"
@@ -30,7 +33,7 @@ def soak_check(rule: SoakRule, of: str, *, runbook: str, path: str) -> Check:
     place = f"{path}:{rule.line}"
     advice = (
         f"Run `pipestate verify --record` every day. The gate needs {written(rule.length)} in which {of} was recorded "
-        f"open, without a gap of more than {written(rule.gap)}. `pipestate status` shows when that is."
+        f"open, without a gap of more than {gap:g} hours. `pipestate status` shows when that is."
     )
     evidence = Evidence((SOAK,), rule.line, _evidence(streak, of, runbook, rule.gap), block=place)
     return Check(
@@ -40,7 +43,7 @@ def soak_check(rule: SoakRule, of: str, *, runbook: str, path: str) -> Check:
         parse_requirement(require),
         evidence=(evidence,),
         block=place,
-        advice=Advice(advice, place),
+        advice=Advice(advice, f"{path}:{heading}"),
     )
 
 

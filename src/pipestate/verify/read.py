@@ -153,7 +153,7 @@ def read(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CheckAnswer:
     """The verdict that a compiled check returned."""
 
     outcome: Outcome
@@ -164,7 +164,7 @@ class Answer:
 
 def read_verdict(
     connection: Connection, check: CompiledCheck, timeout_s: float, *, behind: HeldSavepoint | None = None
-) -> Answer:
+) -> CheckAnswer:
     """Run a compiled check; raises QueryFailed as `read` does."""
     query = check.query or check.verdict
     with _guarded_query(connection, query, timeout_s, behind, is_ours=check.is_ours) as first:
@@ -174,7 +174,7 @@ def read_verdict(
     return answer_of(check, columns, row)
 
 
-def answer_of(check: CompiledCheck, columns: Sequence[str], row: Sequence[object]) -> Answer:
+def answer_of(check: CompiledCheck, columns: Sequence[str], row: Sequence[object]) -> CheckAnswer:
     """Make the answer of the row of a compiled check: on PostgreSQL the observed row is JSON, on SQLite its columns."""
     rows = int(str(row[2]))
     observed: dict[str, Json] = {ROWS: rows} if check.counts_rows or rows != 1 else {}
@@ -186,7 +186,7 @@ def answer_of(check: CompiledCheck, columns: Sequence[str], row: Sequence[object
     elif row[3] is not None:
         with suppress(ValueError, RecursionError):  # too long or too deep to be shown; the verdict stands
             observed |= as_recorded(json.loads(str(row[3]), parse_float=Decimal))
-    return Answer(Outcome(str(row[0])), escaped(str(row[1])), rows, observed)
+    return CheckAnswer(Outcome(str(row[0])), escaped(str(row[1])), rows, observed)
 
 
 @contextmanager

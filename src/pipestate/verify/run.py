@@ -28,7 +28,7 @@ from pipestate.project.graph import Position
 from pipestate.runbook.model import Advice, SignOff
 from pipestate.verify.checks import Phases, SelectedCheck, select_checks
 from pipestate.verify.read import (
-    Answer,
+    CheckAnswer,
     HeldSavepoint,
     QueryFailed,
     QueryResult,
@@ -155,7 +155,7 @@ def run_check(
     try:
         if check.verdict not in known:
             known[check.verdict] = read_verdict(connection, check, timeout_s, behind=behind)
-        answer: Answer = known[check.verdict]
+        answer: CheckAnswer = known[check.verdict]
     except QueryFailed as error:
         return make_verdict(selected, Outcome.ERRORED, str(error), duration_ms=_since(start))
     rows = NOTHING
@@ -193,7 +193,7 @@ def read_evidence(
 def judged(
     selected: SelectedCheck,
     check: CompiledCheck,
-    answer: Answer,
+    answer: CheckAnswer,
     rows: QueryResult = NOTHING,
     *,
     duration_ms: float = 0.0,

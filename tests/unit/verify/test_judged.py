@@ -9,7 +9,7 @@ from pipestate.runbook.criterion import parse_requirement
 from pipestate.runbook.model import Check
 from pipestate.runbook.parse import collect
 from pipestate.verify.checks import SelectedCheck
-from pipestate.verify.read import Answer, QueryResult
+from pipestate.verify.read import CheckAnswer, QueryResult
 from pipestate.verify.report import Outcome, Verdict
 from pipestate.verify.run import judged
 from support.runbook_samples import block, page
@@ -19,7 +19,7 @@ def verdict(columns: Sequence[str], row: Sequence[object], total: int) -> Verdic
     runbook, _ = collect(page(block("SELECT 1 AS a", require="rows = 0")), "book.md")
     assert runbook is not None
     check = Check("c", 1, "SELECT 1 AS a", parse_requirement("rows = 0"))
-    answer = Answer(Outcome.FAILED, f"rows is {total}, required = 0", total, {"rows": total})
+    answer = CheckAnswer(Outcome.FAILED, f"rows is {total}, required = 0", total, {"rows": total})
     compiled = CompiledCheck("", "", "", counts_rows=True, shows_own_rows=True)
     rows = QueryResult(tuple(columns), (tuple(row),), 1)
     return judged(SelectedCheck(runbook, runbook.phases[0], check, None), compiled, answer, rows)

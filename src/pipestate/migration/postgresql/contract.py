@@ -22,7 +22,7 @@ from pipestate.migration.postgresql.session import lock_tables
 from pipestate.migration.request import OTHER_CASE, force_reason
 
 
-def require_runtime(drop: Drop) -> None:
+def require_runtime(drop: Drop, *, restores: bool = False) -> None:
     """Refuse to continue without the ledger, with other functions than this pipestate's, or if another role could
     replace a table or a function of the contract."""
     if sql.is_offline():
@@ -31,26 +31,23 @@ def require_runtime(drop: Drop) -> None:
         require_usable_ledger(op.get_bind())
         calls.functions_installed()
     reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
-    derived = [expression for part in drop.columns for expression in part.derived.values()]
-    derived += [each for table in drop.tables if table.derived for each in table.derived.columns.values()]
-    names = sql.dollar("\n".join([*(part.table for part in drop.parts), *derived]), "")
+    names = [part.table for part in drop.parts]
+    if restores:
+        names += [expression for part in drop.columns for expression in part.derived.values()]
+        names += [each for table in drop.tables if table.derived for each in table.derived.columns.values()]
     sql.emit(
-        f"CALL pipestate.require_session({sql.literal(drop.revision)}, pg_catalog.current_schemas(false), {names}, "
+        f"CALL pipestate.require_session({sql.literal(drop.revision)}, pg_catalog.current_schemas(false), "
+        f"{calls.written(chr(10).join(names))}, "
         f"{reason})"
     )
 
 
 def also_locked(drop: Drop) -> str:
     """Write the query for tables at the other end of dropped foreign keys: the server also locks those."""
-    conditions = [f"conrelid = {sql.regclass(table.table)}" for table in drop.tables]
-    conditions += [
-        f"conrelid = {sql.regclass(some.table)} AND conkey && ARRAY(SELECT attnum FROM "
-        f"pg_catalog.pg_attribute WHERE attrelid = conrelid AND attname IN ({sql.literals(some.columns)}))"
-        for some in drop.columns
-    ]
-    return (
-        "SELECT confrelid::regclass::text FROM pg_catalog.pg_constraint "
-        f"WHERE contype = 'f' AND ({' OR '.join(f'({condition})' for condition in conditions)})"
+    parts = [(table.table, "NULL") for table in drop.tables]
+    parts += [(some.table, _array(some.columns)) for some in drop.columns]
+    return " UNION ALL ".join(
+        f"SELECT pipestate.referenced({sql.regclass(table)}, {columns})" for table, columns in parts
     )
 
 
@@ -84,12 +81,10 @@ def refuse_drop(drop: Drop) -> None:
         faults += [f"pipestate.rights_fault({_of(table)}, NULL)" for table in drop.tables]
     if drop.tables:
         keys = " UNION ALL ".join(
-            f"SELECT oid FROM pg_catalog.pg_constraint WHERE contype = 'f' AND conrelid = {_of(some)} "
-            f"AND conkey && pipestate.numbers_of({_of(some)}, {_array(some.columns)})"
-            for some in drop.columns
+            f"SELECT pipestate.foreign_keys({_of(some)}, {_array(some.columns)})" for some in drop.columns
         )
         dropped = f"ARRAY({keys})" if keys else "'{}'"
-        faults.append(f"pipestate.tables_fault(array_remove({_regclasses(drop.tables)}, NULL), {dropped})")
+        faults.append(f"pipestate.tables_fault({_regclasses(drop.tables)}, {dropped})")
     body = "\n".join(f"  fault := coalesce(fault, {fault});" for fault in faults)
     # The same queries run under the lock: this session has planned them before.
     body += "".join(
@@ -134,7 +129,7 @@ def soft_drop(drop: Drop) -> None:
 
 def restore(drop: Drop) -> None:
     """Restore tables first: foreign keys of the columns may point at them."""
-    require_runtime(drop)
+    require_runtime(drop, restores=True)
     reason = sql.literal(reason) if (reason := force_reason()) is not None else "NULL"
     actor = "current_user" if sql.is_offline() else sql.literal(who())
     for part in drop.parts:

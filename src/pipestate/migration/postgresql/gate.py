@@ -3,7 +3,7 @@ findings."""
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -88,7 +88,17 @@ def call_begin(request: GateRequest, tables: Tables, timeout_s: float, more: Map
     return f"CALL pipestate.begin_gate(\n  {written})"
 
 
-def call_evaluate(request: GateRequest, selected: SelectedCheck, number: int) -> str:
+def calls_to_evaluate(request: GateRequest, checks: Sequence[SelectedCheck]) -> Iterator[str]:
+    """Write the call for each check; the SELECT around a query stands at the first check with its criterion."""
+    frames: dict[str, str] = {}
+    for number, each in enumerate(checks, start=1):
+        frame = each.compiled("postgresql").frame
+        is_known = frames.setdefault(each.required, frame) == frame and number > 1
+        is_known = is_known and each.required in {other.required for other in checks[: number - 1]}
+        yield _call_evaluate(request, each, number, has_frame=not is_known)
+
+
+def _call_evaluate(request: GateRequest, selected: SelectedCheck, number: int, *, has_frame: bool) -> str:
     """Write the call that evaluates one check; a sign-off is a check on the ledger."""
     check = selected.compiled("postgresql")
     arguments = [
@@ -96,8 +106,9 @@ def call_evaluate(request: GateRequest, selected: SelectedCheck, number: int) ->
         str(number),
         *(text(each) for each in (selected.check.id, selected.required, selected.source)),
         _query(check.query, f"check_{number}"),
-        _query(check.frame, f"verdict_{number}"),
     ]
+    if has_frame:
+        arguments.append(f"frame => {_query(check.frame, f'verdict_{number}')}")
     if check.shows_own_rows and check.evidence is not None:
         arguments.append("shows_rows => true")
     if selected in request.again:
@@ -217,8 +228,8 @@ def evaluate_gate(request: GateRequest, tables: Tables) -> Report | None:
         sql.emit(call_begin(request, tables, timeout_s, more))
         for line in said():
             warn("%s", plain(line))
-    for number, each in enumerate(request.evaluated, start=1):
-        sql.emit(call_evaluate(request, each, number))
+    for call in calls_to_evaluate(request, request.evaluated):
+        sql.emit(call)
     state = _state(connection)
     return _report(request, request.checks, state, started) if state["filled"] else None
 

@@ -215,6 +215,6 @@ def _first_pass(request: GateRequest, tables: Tables, reason: str | None) -> Non
     sql.emit("SET LOCAL client_encoding = 'UTF8'")
     calls.write_requirement()
     sql.emit(server.call_begin(request, tables, timeout_of(context.config), more))
-    for number, each in enumerate(request.blocking, start=1):
-        sql.emit(server.call_evaluate(request, each, number))
+    for call in server.calls_to_evaluate(request, request.blocking):
+        sql.emit(call)
     sql.emit(server.call_judge(request, len(request.blocking)))

@@ -278,7 +278,7 @@ def definitions() -> tuple[str, ...]:
     record = (files("pipestate.migration") / "script.postgresql.sql").read_text(encoding="utf-8")
     return (
         *(_in_session(known[name]) for name in _JUDGES),
-        record.replace("<<strangers>>", foreign_owner_query()).strip(),
+        record.replace("<<foreign_owner>>", foreign_owner_query()).strip(),
     )
 
 

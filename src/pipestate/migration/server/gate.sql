@@ -115,13 +115,14 @@ $$;
 -- `number` counts the checks of this gate; `again` says that a late write could turn this one; a query of ours, as that of a sign-off,
 -- does not look at the project's search path.
 CREATE OR REPLACE PROCEDURE pipestate.evaluate_check(
-  revision text, number integer, check_id text, required text, source text, query text, frame text,
+  revision text, number integer, check_id text, required text, source text, query text, frame text DEFAULT NULL,
   shows_rows boolean DEFAULT false, again boolean DEFAULT false, level text DEFAULT 'block', is_ours boolean DEFAULT false)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   state jsonb := pipestate.gate_state(revision, 'first');
   task jsonb := jsonb_build_object('check_id', check_id, 'required', required, 'source', source, 'query', query,
-    'frame', frame, 'shows_rows', shows_rows, 'again', again, 'level', level, 'path', CASE WHEN is_ours THEN 'pg_catalog, pg_temp' END);
+    'frame', coalesce(frame, (SELECT c ->> 'frame' FROM jsonb_array_elements(state -> 'checks') AS c
+      WHERE c ->> 'required' = evaluate_check.required LIMIT 1)), 'shows_rows', shows_rows, 'again', again, 'level', level, 'path', CASE WHEN is_ours THEN 'pg_catalog, pg_temp' END);
 BEGIN
   IF jsonb_array_length(state -> 'checks') <> number - 1 THEN
     PERFORM pipestate.gate_state(revision, 'broken off');

@@ -21,6 +21,19 @@ BEGIN
 END
 $$;
 
+-- List the foreign keys of a table, or those that use one of these columns.
+CREATE OR REPLACE FUNCTION pipestate.foreign_keys(the_relation regclass, the_columns text[]) RETURNS SETOF oid
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT oid FROM pg_constraint WHERE contype = 'f' AND conrelid = the_relation
+     AND (the_columns IS NULL OR conkey && pipestate.numbers_of(the_relation, the_columns))
+$$;
+
+-- Name the tables at the other end of these keys.
+CREATE OR REPLACE FUNCTION pipestate.referenced(the_relation regclass, the_columns text[]) RETURNS SETOF text
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT confrelid::regclass::text FROM pg_constraint WHERE oid IN (SELECT pipestate.foreign_keys(the_relation, the_columns))
+$$;
+
 -- Every column that an index reads: as a key, included, in an expression, in its predicate.
 CREATE OR REPLACE FUNCTION pipestate.index_columns(the_index regclass) RETURNS smallint[]
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -279,9 +292,10 @@ $$;
 CREATE OR REPLACE FUNCTION pipestate.tables_fault(the_relations regclass[], the_keys oid[]) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  going regclass[] := ARRAY(SELECT DISTINCT pipestate.family(one) FROM unnest(the_relations) AS one);
+  going regclass[] := ARRAY(SELECT DISTINCT pipestate.family(one) FROM unnest(array_remove(the_relations, NULL)) AS one);
   found text;
 BEGIN
+  the_relations := array_remove(the_relations, NULL);
   SELECT string_agg(oid::regclass::text, ', ') INTO found FROM pg_class
    WHERE oid = ANY (the_relations) AND relkind NOT IN ('r', 'p');
   IF found IS NOT NULL THEN
