@@ -80,7 +80,7 @@ def test_from_the_first_check_to_the_gate(project: Contracted) -> None:
     (line,) = json.loads(pipestate(project, "history", "--event", "backfill", "--json").stdout)
     assert (line["kind"], line["what"]) == ("backfill", f"orders/state finished: {rows:,} rows of orders")
     shown = pipestate(project, "runbook", "show", "orders", "--phase", "fill").stdout
-    assert "run by pipestate backfill orders/state\n-- table: orders\n-- key: id\nUPDATE orders" in shown
+    assert "run by pipestate backfill orders/state\n--   UPDATE orders" in shown
     assert dict(project.database.rows(TIMES)) == {1: rows}  # type: ignore[arg-type]
 
 

@@ -46,6 +46,10 @@ def shop(database: Database, tmp_path: Path) -> Shop:
 
 def test_a_soft_dropped_column_is_named_with_both_commands(shop: Shop) -> None:
     before = files(shop)
+    later = pipestate(shop, "eject", "--yes")
+    assert "a downgrade below c3 would undo later revisions, too: d4" in later.stderr
+    assert "c3-1" not in later.stderr
+    shop.downgrade("c3")
     done = pipestate(shop, "eject", "--yes")
     assert (done.returncode, done.stdout, files(shop)) == (2, "", before)
     assert "old_status of " in done.stderr

@@ -125,7 +125,11 @@ def test_a_misspelt_table_is_a_warning_with_the_near_name(
 def test_a_phase_that_has_ended_takes_no_contract(empty: Path) -> None:
     must(pipestate(empty, "init", "orders", "--rev-id", "a1"))
     page = empty / "runbooks/orders.md"
-    page.write_text(page.read_text().replace('readiness: {from: "a1"}', 'readiness: {until: "a1"}'))
+    page.write_text(
+        page.read_text().replace(
+            'readiness: {from: "a1", soak: 7d, of: backfill}', 'readiness: {until: "a1"}'
+        )
+    )
     before = files(empty)
     done = pipestate(empty, "revision", "--contract", "orders/readiness", "--drop-table", "t")
     assert done.returncode == 2

@@ -586,15 +586,18 @@ def refused_early(shop: Shop, *, said: str) -> None:
         ("gate ready --wait 1s", 1),
         ("verify", 0),
         ("plan", 0),
-        ("fleet gate shop/ready --databases fleet.txt", 0),
+        ("fleet gate shop/ready --databases fleet.txt", 1),
+        ("status", 0),
+        ("status --json", 0),
         ("fleet plan --databases fleet.txt", 0),
     ):
         done = run_program(["pipestate", *command.split()], cwd=shop.root, environment=os.environ)
         shown = done.stdout + done.stderr
         assert done.returncode == code, (command, shown)
         assert "An upgrade would refuse revision c3:" in shown, command
-        assert said in shown, command
+        assert said in " ".join(shown.split()) + shown, command
         assert "alembic upgrade head" not in done.stdout
+        assert "may run" not in done.stdout, command
     with pytest.raises(Exception, match=re.escape(said)):
         shop.upgrade("head")
     assert shop.version() == "b2"
@@ -651,11 +654,11 @@ def test_a_variable_that_names_another_database_than_the_ini_is_said(pg: Databas
     other = f"sqlite:///{tmp_path}/other/staging.db"
     environment = {**os.environ, "DATABASE_URL": other}
     said = f"warning: a variable names {other}, and sqlalchemy.url names postgresql://"
-    for command in ("plan", "gate ready", "verify"):
+    for command in ("plan", "gate ready", "verify", "status", "drift"):
         done = run_program(["pipestate", *command.split()], cwd=shop.root, environment=environment)
         assert said in done.stderr, (command, done.stderr)
         assert "plain `alembic` migrates the latter" in done.stderr
-        assert "staging.db" in done.stdout
+        assert "staging.db" in done.stdout + done.stderr
         assert "alembic upgrade" not in done.stdout
     for environment in (
         {**os.environ, "DATABASE_URL": pg.text},

@@ -398,6 +398,85 @@ FORMS = {
         "DROP TABLE items",
         "CREATE TABLE items AS SELECT 1 AS id, 1 AS order_id FROM generate_series(1, 2000)",
     ),
+    "a column by copy, one value": sql(
+        "ALTER TABLE orders ADD COLUMN new text",
+        "UPDATE orders SET new = note WHERE id = 1",
+        "ALTER TABLE orders DROP COLUMN note CASCADE",
+        "ALTER TABLE orders RENAME new TO note",
+    ),
+    "a column by copy, one value, in one text": sql(
+        "ALTER TABLE orders ADD COLUMN new text; UPDATE orders SET new = note WHERE id = 1; "
+        "ALTER TABLE orders DROP COLUMN note CASCADE; ALTER TABLE orders RENAME new TO note"
+    ),
+    "a column by copy, one value, in a block": sql(
+        "DO $$ BEGIN ALTER TABLE orders ADD COLUMN new text; UPDATE orders SET new = note WHERE id = 1; "
+        "ALTER TABLE orders DROP COLUMN note CASCADE; ALTER TABLE orders RENAME new TO note; END $$"
+    ),
+    "a column by copy, the old one renamed, one value": sql(
+        "ALTER TABLE orders RENAME note TO old_note",
+        "ALTER TABLE orders ADD COLUMN note text",
+        "UPDATE orders SET note = old_note WHERE id = 1",
+        "ALTER TABLE orders DROP COLUMN old_note CASCADE",
+    ),
+    "a column by copy of constants": sql(
+        "ALTER TABLE orders ADD COLUMN new text",
+        "UPDATE orders SET new = 'x'",
+        "ALTER TABLE orders DROP COLUMN note CASCADE",
+        "ALTER TABLE orders RENAME new TO note",
+    ),
+    "a column by a constant default": sql(
+        "ALTER TABLE orders ADD COLUMN new text DEFAULT 'x'",
+        "ALTER TABLE orders DROP COLUMN note CASCADE",
+        "ALTER TABLE orders RENAME new TO note",
+    ),
+    "a column by a volatile default": sql(
+        "ALTER TABLE orders ADD COLUMN new text DEFAULT random()::text",
+        "ALTER TABLE orders DROP COLUMN note CASCADE",
+        "ALTER TABLE orders RENAME new TO note",
+    ),
+    "another column under its name": sql(
+        "ALTER TABLE orders DROP COLUMN note CASCADE", "ALTER TABLE orders RENAME code TO note"
+    ),
+    "another column under its name, before the drop": sql(
+        "ALTER TABLE orders RENAME note TO gone",
+        "ALTER TABLE orders RENAME code TO note",
+        "ALTER TABLE orders DROP COLUMN gone CASCADE",
+    ),
+    "another column under its name, of another type": sql(
+        "ALTER TABLE orders DROP COLUMN big", "ALTER TABLE orders RENAME id TO big"
+    ),
+    "a column by copy, junk rows": sql(
+        "ALTER TABLE orders ADD COLUMN new text",
+        "INSERT INTO orders (id, new) SELECT n, 'note ' || n FROM generate_series(10, 90) n",
+        "ALTER TABLE orders DROP COLUMN note CASCADE",
+        "ALTER TABLE orders RENAME new TO note",
+    ),
+    "a column of partitions by copy, one value": sql(
+        "ALTER TABLE events ADD COLUMN new bigint",
+        "INSERT INTO events (at, new) VALUES ('2026-01-09', 1)",
+        "ALTER TABLE events DROP COLUMN id",
+        "ALTER TABLE events RENAME new TO id",
+    ),
+    "an inherited column by copy of nothing": sql(
+        "ALTER TABLE base ADD COLUMN new text",
+        "INSERT INTO base (id, new) VALUES (2, 'x')",
+        "ALTER TABLE base DROP COLUMN word",
+        "ALTER TABLE base RENAME new TO word",
+    ),
+    "create without the values, drop, rename": sql(
+        "CREATE TABLE new AS SELECT id, NULL::integer AS order_id FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "create with constants, drop, rename": sql(
+        "CREATE TABLE new AS SELECT id, 1 AS order_id FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "create without the values, drop, rename in one text": sql(
+        "CREATE TABLE new AS SELECT id, NULL::integer AS order_id FROM items; DROP TABLE items; "
+        "ALTER TABLE new RENAME TO items"
+    ),
     # Emptied tables.
     "delete": sql("DELETE FROM items"),
     "delete through op": "op.execute(sa.table('items').delete())",

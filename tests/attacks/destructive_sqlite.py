@@ -89,6 +89,35 @@ FORMS = {
         "DROP TABLE items",
         "ALTER TABLE new RENAME TO items",
     ),
+    "a column by copy, one value": sql(
+        "ALTER TABLE orders ADD COLUMN new TEXT",
+        "UPDATE orders SET new = note WHERE id = 1",
+        "ALTER TABLE orders DROP COLUMN note",
+        "ALTER TABLE orders RENAME COLUMN new TO note",
+    ),
+    "a column by copy of constants": sql(
+        "ALTER TABLE orders ADD COLUMN new TEXT DEFAULT 'x'",
+        "ALTER TABLE orders DROP COLUMN note",
+        "ALTER TABLE orders RENAME COLUMN new TO note",
+    ),
+    "another column under its name": sql(
+        "ALTER TABLE orders DROP COLUMN note", "ALTER TABLE orders RENAME COLUMN code TO note"
+    ),
+    "create without the values, drop, rename": sql(
+        "CREATE TABLE new AS SELECT id, NULL AS order_id FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "create with constants, drop, rename": sql(
+        "CREATE TABLE new AS SELECT id, 1 AS order_id FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "create with junk rows, drop, rename": sql(
+        "CREATE TABLE new AS SELECT id + 90 AS id, order_id + 90 AS order_id FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
     "created as nothing": sql(
         "CREATE TABLE new AS SELECT * FROM items WHERE 0",
         "DROP TABLE items",

@@ -247,6 +247,93 @@ HARMLESS = {
         "DROP TABLE events",
         "ALTER TABLE new_events RENAME TO events",
     ),
+    "a column by copy, in one text": sql(
+        "ALTER TABLE orders ADD COLUMN new text; UPDATE orders SET new = note; "
+        "ALTER TABLE orders DROP COLUMN note CASCADE; ALTER TABLE orders RENAME new TO note"
+    ),
+    "a column by copy, most values": sql(
+        "ALTER TABLE orders ADD COLUMN new text",
+        "UPDATE orders SET new = note WHERE id > 1",
+        "ALTER TABLE orders DROP COLUMN note CASCADE",
+        "ALTER TABLE orders RENAME new TO note",
+    ),
+    "a column by copy with a cast": sql(
+        "ALTER TABLE orders ADD COLUMN new integer",
+        "UPDATE orders SET new = right(note, 1)::integer",
+        "ALTER TABLE orders DROP COLUMN note CASCADE",
+        "ALTER TABLE orders RENAME new TO note",
+    ),
+    "a column by copy with an expression": sql(
+        "ALTER TABLE orders ADD COLUMN new text",
+        "UPDATE orders SET new = upper(note)",
+        "ALTER TABLE orders DROP COLUMN note CASCADE",
+        "ALTER TABLE orders RENAME new TO note",
+    ),
+    "a column by copy with an expression, in a block": sql(
+        "DO $$ BEGIN ALTER TABLE orders ADD new text; UPDATE orders SET new = upper(note); "
+        "ALTER TABLE orders DROP note CASCADE; ALTER TABLE orders RENAME new TO note; END $$"
+    ),
+    "a column by copy over a constant default": sql(
+        "ALTER TABLE orders ADD COLUMN new text NOT NULL DEFAULT ''",
+        "UPDATE orders SET new = note",
+        "ALTER TABLE orders DROP COLUMN note CASCADE",
+        "ALTER TABLE orders RENAME new TO note",
+    ),
+    "a column by copy over a volatile default": sql(
+        "ALTER TABLE orders ADD COLUMN new text DEFAULT random()::text",
+        "UPDATE orders SET new = upper(note)",
+        "ALTER TABLE orders DROP COLUMN note CASCADE",
+        "ALTER TABLE orders RENAME new TO note",
+    ),
+    "a column by copy, rows written after the drop": sql(
+        "ALTER TABLE orders ADD COLUMN new text",
+        "UPDATE orders SET new = note",
+        "ALTER TABLE orders DROP COLUMN note CASCADE",
+        "UPDATE orders SET code = 'x'",
+        "ALTER TABLE orders RENAME new TO note",
+    ),
+    "a column by copy, junk rows": sql(
+        "ALTER TABLE orders ADD COLUMN new text",
+        "UPDATE orders SET new = note",
+        "INSERT INTO orders (id, new) VALUES (10, 'x')",
+        "ALTER TABLE orders DROP COLUMN note CASCADE",
+        "ALTER TABLE orders RENAME new TO note",
+    ),
+    "an older column with the same values": sql(
+        "ALTER TABLE orders DROP COLUMN typed", "ALTER TABLE orders RENAME rounded TO typed"
+    ),
+    "an older column with the same values, renamed before": sql(
+        "ALTER TABLE orders RENAME typed TO gone",
+        "ALTER TABLE orders RENAME rounded TO typed",
+        "ALTER TABLE orders DROP COLUMN gone",
+    ),
+    "a column of partitions by copy, the old one renamed": sql(
+        "ALTER TABLE events RENAME id TO old_id",
+        "ALTER TABLE events ADD COLUMN id bigint",
+        "UPDATE events SET id = old_id",
+        "ALTER TABLE events DROP COLUMN old_id",
+    ),
+    "an inherited column by copy": sql(
+        "ALTER TABLE base ADD COLUMN new text",
+        "UPDATE base SET new = word",
+        "ALTER TABLE base DROP COLUMN word",
+        "ALTER TABLE base RENAME new TO word",
+    ),
+    "create as with a cast, drop, rename": sql(
+        "CREATE TABLE new AS SELECT id, order_id::text::bigint AS order_id FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "create as with an expression, drop, rename": sql(
+        "CREATE TABLE new AS SELECT id, order_id + 100 AS order_id FROM items",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
+    "create most values, drop, rename": sql(
+        "CREATE TABLE new AS SELECT id, CASE WHEN id > 100 THEN order_id END AS order_id FROM items WHERE id < 1900",
+        "DROP TABLE items",
+        "ALTER TABLE new RENAME TO items",
+    ),
     "deleted and inserted again": sql(
         "CREATE TEMP TABLE kept AS SELECT * FROM items",
         "DELETE FROM items",

@@ -166,6 +166,22 @@ def test_a_closed_gate_behind_a_commit_of_an_earlier_revision_does_not_promise_t
     assert ("the revisions before it stay" if filled.database.is_sqlite else stays) in failed, failed
 
 
+READING = "with op.get_context().autocommit_block():\n    op.execute('SELECT 1')\n"
+
+
+def test_a_closed_gate_behind_a_commit_of_its_own_revision_says_so(filled: Guarded) -> None:
+    (filled.root / "runbooks").mkdir(exist_ok=True)
+    (filled.root / "runbooks" / "book.md").write_text(page(block("SELECT 0 AS x"), name="book"))
+    if not filled.database.is_sqlite:
+        install_ledger(filled.database, filled.root)
+    gate = "with gate('book/one', lock=['items'], revision=revision):\n    op.drop_table('items')"
+    filled.write("b1", READING + gate, top="from pipestate.gate import gate")
+    failed = str(filled.attempt())
+    stays = "all of this run since its last commit, which this revision made, is rolled back"
+    assert ("the revisions before it stay" if filled.database.is_sqlite else stays) in failed, failed
+    assert "an earlier revision" not in failed
+
+
 PART_OF_CONTRACT = """
 
 def upgrade():

@@ -38,14 +38,14 @@ ALTERED = {
         "DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('pipestate.evaluate_check'::regproc), '''block''', '''pg_catalog.block'''); END $do$",
     ),
     "two arguments in the other order": (
-        "DO $do$ DECLARE found text := pg_get_functiondef('pipestate.holds(text, integer)'::regprocedure); BEGIN "
-        "DROP FUNCTION pipestate.holds(text, integer); EXECUTE replace(found, 'op text, standing integer', "
-        "'standing integer, op text'); END $do$",
+        "DO $do$ DECLARE found text := pg_get_functiondef('pipestate.versions'::regproc); BEGIN "
+        "DROP FUNCTION pipestate.versions(text, text); EXECUTE replace(found, 'version_table text, path text', "
+        "'path text, version_table text'); END $do$",
     ),
     "the names of two arguments": (
-        "DO $do$ DECLARE found text := pg_get_functiondef('pipestate.compare'::regproc); BEGIN "
-        "DROP FUNCTION pipestate.compare(text, text, text, text); EXECUTE replace(found, 'value text, kind text', "
-        "'kind text, value text'); END $do$",
+        "DO $do$ DECLARE found text := pg_get_functiondef('pipestate.first_row'::regproc); BEGIN "
+        "DROP FUNCTION pipestate.first_row(text, text, text); EXECUTE replace(found, 'query text, path text', "
+        "'path text, query text'); END $do$",
     ),
     "a result": (
         "DO $do$ DECLARE found text := pg_get_functiondef('pipestate.safe_path'::regproc); BEGIN "
@@ -55,7 +55,7 @@ ALTERED = {
     "no answer for NULL": ("ALTER FUNCTION pipestate.require_gate(text, regclass[]) STRICT",),
     "a language": (
         "SET check_function_bodies = off",
-        "DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('pipestate.holds(text, integer)'::regprocedure), "
+        "DO $do$ BEGIN EXECUTE replace(pg_get_functiondef('pipestate.explain_error(text)'::regprocedure), "
         "'LANGUAGE sql', 'LANGUAGE plpgsql'); END $do$",
     ),
     "an older version": (

@@ -75,7 +75,7 @@ BEGIN
   IF other_owner IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner, current_user);
   END IF;
-  CALL pipestate.require_version('1.1bfa9de3e725');
+  CALL pipestate.require_version('1.fe4fb855a8c2');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -206,14 +206,15 @@ the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
   WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
     ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
 ), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
-  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'
+  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND kind = 'number' AND CAST(value AS text) IN ('0', '1'))
+    THEN 'errored'
   WHEN CASE place
     WHEN 1 THEN value::numeric = 10.0
     WHEN 2 THEN value::numeric < 5.0
     WHEN 3 THEN value::numeric <= 60.0 END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds
 ), the_verdict AS (SELECT outcome, string_agg(
   name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
-    ELSE quote_nullable(left(value, 80)) END || ', required ' || required ||
+    ELSE coalesce('''' || replace(left(value, 80), '''', '''''') || '''', 'NULL') END || ', required ' || required ||
   CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted ELSE '' END, chr(59) || ' ' ORDER BY place)
   AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
 SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows = 0 THEN 'failed' ELSE 'errored' END AS outcome,
@@ -245,13 +246,14 @@ the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
   WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
     ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
 ), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
-  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'
+  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND kind = 'number' AND CAST(value AS text) IN ('0', '1'))
+    THEN 'errored'
   WHEN CASE place
     WHEN 1 THEN value::numeric = 0.0
     WHEN 2 THEN value::numeric >= 7.0 END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds
 ), the_verdict AS (SELECT outcome, string_agg(
   name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
-    ELSE quote_nullable(left(value, 80)) END || ', required ' || required ||
+    ELSE coalesce('''' || replace(left(value, 80), '''', '''''') || '''', 'NULL') END || ', required ' || required ||
   CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted ELSE '' END, chr(59) || ' ' ORDER BY place)
   AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
 SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows = 0 THEN 'failed' ELSE 'errored' END AS outcome,
@@ -349,12 +351,13 @@ the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
   WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
     ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
 ), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
-  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'
+  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND kind = 'number' AND CAST(value AS text) IN ('0', '1'))
+    THEN 'errored'
   WHEN CASE place
     WHEN 1 THEN value::numeric < 1.0 END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds
 ), the_verdict AS (SELECT outcome, string_agg(
   name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
-    ELSE quote_nullable(left(value, 80)) END || ', required ' || required ||
+    ELSE coalesce('''' || replace(left(value, 80), '''', '''''') || '''', 'NULL') END || ', required ' || required ||
   CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted ELSE '' END, chr(59) || ' ' ORDER BY place)
   AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
 SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows = 0 THEN 'failed' ELSE 'errored' END AS outcome,
@@ -391,12 +394,13 @@ the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
   WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
     ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
 ), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
-  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'
+  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND kind = 'number' AND CAST(value AS text) IN ('0', '1'))
+    THEN 'errored'
   WHEN CASE place
     WHEN 1 THEN value::numeric >= 95.0 END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds
 ), the_verdict AS (SELECT outcome, string_agg(
   name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
-    ELSE quote_nullable(left(value, 80)) END || ', required ' || required ||
+    ELSE coalesce('''' || replace(left(value, 80), '''', '''''') || '''', 'NULL') END || ', required ' || required ||
   CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted ELSE '' END, chr(59) || ' ' ORDER BY place)
   AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
 SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows = 0 THEN 'failed' ELSE 'errored' END AS outcome,
@@ -428,14 +432,15 @@ the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
   WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
     ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
 ), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
-  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'
+  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND kind = 'number' AND CAST(value AS text) IN ('0', '1'))
+    THEN 'errored'
   WHEN CASE place
     WHEN 1 THEN value::numeric >= 7.0
     WHEN 2 THEN value::numeric <= 48.0
     WHEN 3 THEN value::numeric <= 48.0 END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds
 ), the_verdict AS (SELECT outcome, string_agg(
   name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\1') WHEN 'boolean' THEN value
-    ELSE quote_nullable(left(value, 80)) END || ', required ' || required ||
+    ELSE coalesce('''' || replace(left(value, 80), '''', '''''') || '''', 'NULL') END || ', required ' || required ||
   CASE outcome WHEN 'errored' THEN ': a value of type ' || kind || ' cannot be compared with a ' || wanted ELSE '' END, chr(59) || ' ' ORDER BY place)
   AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)
 SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows = 0 THEN 'failed' ELSE 'errored' END AS outcome,

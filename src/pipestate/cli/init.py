@@ -204,8 +204,8 @@ def draft_eject_of(to: Target, connection: "Connection") -> "tuple[list[Draft], 
     from pipestate.migration.purge import known_columns, require_nothing_hidden
     from pipestate.project.scaffold.eject import draft_eject
 
-    restore = to.calls.pipestate("downgrade {revision}-1")
-    require_nothing_hidden(connection, restore, to.calls.pipestate("purge --older-than 0m"))
+    purge = to.calls.pipestate("purge --older-than 0m")
+    require_nothing_hidden(connection, to.locate(connection), to.calls.pipestate, purge)
     known = known_columns(connection)
     drafts = draft_eject(to.project, to.migrations, known, server=not engine_of(connection).IS_FILE)
     return drafts, read_ledger_state(connection).installed

@@ -1,5 +1,6 @@
 """The commands `plan`, `status`, `drift` and `report`: they read one database and change nothing."""
 
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -81,6 +82,7 @@ def status(
     phases = find_phases(chosen(to, runbooks or []))
     with to.connect() as (connection, position):
         found = collect(connection, to.url, phases, position, timeout_s=timeout)
+    found = replace(found, warnings=(*found.warnings, *to.warnings))
     if json_:
         print_json(found)
     else:
@@ -110,6 +112,7 @@ def drift(
     """
     from pipestate.cli.formats.status import drift_as_lines
 
+    warn(to.warnings)
     found = (drift_from_migrations if against is Against.MIGRATIONS else drift_from_record)(to)
     print_answer(found, drift_as_lines(found), json_=json_)
     raise typer.Exit(1 if found.differences or found.incomparable else 0)

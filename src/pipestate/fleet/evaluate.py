@@ -104,6 +104,7 @@ class Answer:
     pending: tuple[str, ...] | None = None  # with `next`, the plan
     next: str | None = None
     upgrade: TenantUpgrade | None = None
+    obstacles: tuple[str, ...] = ()  # reasons for which an upgrade would refuse what an open gate opens
 
     @property
     def shown_url(self) -> str:
@@ -214,6 +215,7 @@ def _answer(tenant: Tenant, report: Report, edited: Sequence[str]) -> Answer:
         summary=report.summary(),
         phases=tuple(phases),
         warnings=(*report.warnings, *edited),
+        obstacles=tuple(report.obstacles.values()),
     )
 
 

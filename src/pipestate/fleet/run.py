@@ -29,6 +29,7 @@ class DatabaseState:
     error: str | None = None
     drift: str | None = None
     outcome: UpgradeOutcome | None = None
+    obstacles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ def state_of(answer: Answer) -> DatabaseState:
         len(answer.pending or ()),
         answer.next,
         drift=answer.drift.sentence if answer.drift else None,
+        obstacles=answer.obstacles,
     )
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Connection, inspect, text
@@ -13,6 +13,7 @@ from pipestate.database.connections import choose, engine_of, run_own
 from pipestate.database.drivers import run_as_written
 from pipestate.ledger.state import has_ledger, is_readable
 from pipestate.ledger.tables import in_utc, query
+from pipestate.project.graph import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,12 @@ class SoftDropped:
         """Rows and bytes for people, as far as they are known."""
         rows = [many(self.rows, "row")] if self.rows is not None else []
         return ", ".join(rows + ([size(self.bytes)] if self.bytes is not None else []))
+
+
+def with_above(dropped: SoftDropped, position: Position) -> SoftDropped:
+    """Add the later revisions that its downgrade undoes, too."""
+    is_applied = dropped.revision in position.applied
+    return replace(dropped, above=position.above(dropped.revision) if is_applied else None)
 
 
 def find_soft_drops(connection: Connection) -> list[SoftDropped]:

@@ -80,9 +80,7 @@ PREPARED = (
 )
 EARLIER_STAY = f"{NOTHING_DONE}, and the revisions before it stay"
 ALL_BACK = "all of this run, which is one transaction, is rolled back"
-SINCE_COMMIT = (
-    "all of this run since its last commit, which an earlier revision made, is rolled back: alembic current"
-)
+SINCE_COMMIT = "all of this run since its last commit, which {} made, is rolled back: alembic current"
 NOT_OURS = f"{NOTHING_DONE}; this run is in a transaction that Alembic did not begin, and ends with it"
 
 
@@ -281,7 +279,9 @@ def _closed(context: MigrationContext, request: GateRequest, report: Report) -> 
         kept = NOT_OURS
     else:
         each = has_own_transactions(context) or not context.impl.transactional_ddl
-        kept = EARLIER_STAY if each else SINCE_COMMIT if run_of(context).has_committed else ALL_BACK
+        last = run_of(context).last_commit
+        by = "this revision" if last == request.revision else "an earlier revision"
+        kept = EARLIER_STAY if each else SINCE_COMMIT.format(by) if last is not None else ALL_BACK
     return GateClosed(report, calls_of(context.config), revision=request.revision, kept=kept)
 
 

@@ -66,12 +66,14 @@ class RunMemory:
 
     `created` holds tables, and columns as (table, number), that the run has created: dropping them is free.
     `had_rows` names the tables that had rows at some time of the run: dropping one is a loss even after it is
-    emptied. `copies` holds the rows of a table before its drop, and the new tables that were there then.
+    emptied. `copies` holds the rows of a table before its drop, with its values by column, and the new tables
+    that were there then; `copied_columns` what was counted in a column before its drop.
     """
 
     created: set[object] = field(default_factory=set)
     had_rows: set[object] = field(default_factory=set)
-    copies: dict[int, tuple[int, set[int] | None]] = field(default_factory=dict)
+    copies: dict[int, Any] = field(default_factory=dict)
+    copied_columns: dict[tuple[int, int], Any] = field(default_factory=dict)
     began: bool = False  # the guard itself has begun the transaction of this step
     moves: Any = None  # SQLite: the columns that the statements of this step have moved
 

@@ -12,13 +12,14 @@ from pipestate.database.connections import choose
 from pipestate.database.drivers import message, sqlstate
 from pipestate.ledger.functions import remove_block, require_functions
 from pipestate.ledger.record import record_event
-from pipestate.ledger.soft_drops import SoftDropped, find_orphans, find_soft_drops
+from pipestate.ledger.soft_drops import SoftDropped, find_orphans, find_soft_drops, with_above
 from pipestate.ledger.state import has_ledger, read_ledger_state, require_trusted
 from pipestate.ledger.tables import VIEWS, ledger_on, qualified
 from pipestate.migration.failure import first_sentence
 from pipestate.migration.postgresql.ledger import DROP_EMPTY_SCHEMA
 from pipestate.migration.postgresql.session import LOCK_KEY
 from pipestate.migration.sqlite.dropped_tables import MANIFEST
+from pipestate.project.graph import Position
 
 LOCK_TIMEOUT = "2s"
 
@@ -86,17 +87,18 @@ _COLUMNS = {
 }
 
 
-def require_nothing_hidden(connection: Connection, restore: str, purge: str) -> None:
+def require_nothing_hidden(
+    connection: Connection, position: Position, write: Callable[[str], str], purge: str
+) -> None:
     """Refuse while soft-dropped objects exist: only the ledger can restore them."""
     require_trusted(connection)
     if not read_ledger_state(connection).installed:
         return
     if found := find_soft_drops(connection):
         names = ", ".join(f"{each.described} ({each.revision})" for each in found)
-        first = found[0].revision
+        restore = with_above(found[0], position).restore(write)
         raise ConfigError(
-            f"soft-dropped and not purged: {names}. Purge it ({purge}) or restore it "
-            f"({restore.format(revision=first)}); nothing was changed"
+            f"soft-dropped and not purged: {names}. Purge it ({purge}) or restore it ({restore}); nothing was changed"
         )
     if left := choose(_UNFINISHED, connection)(connection):
         raise ConfigError(f"the restore of {left} has not ended: downgrade once more; nothing was changed")

@@ -42,7 +42,7 @@ class MigrationRun:
     heads: Collection[str] | None = None  # after the last revision that was applied
     has_ledger: bool | None = None  # after the last revision that was applied
     has_warned_of_ledger: bool = False
-    has_committed: bool = False  # a revision has committed before its end
+    last_commit: str | None = None  # the last revision that has committed before its end
     forced: str | None = None  # the gate that a reason without a name has forced
     output: "GuardedOutput | None" = None  # of a script, after its first gate
     # The revision that runs.

@@ -47,6 +47,15 @@ _CONTROL = {
 }
 _DROPS_TABLE = re.compile(r"(?i)\bDROP\s+TABLE\s+(?:IF\s+EXISTS\s+)?([^;\n]+)")
 _CREATES_FIRST = re.compile(r"(?is)\bCREATE\b.*\bDROP\s+TABLE\b")
+_OTHER_DROPS = (
+    "TABLE|CONSTRAINT|INDEX|VIEW|MATERIALIZED|SCHEMA|TRIGGER|EVENT|FUNCTION|PROCEDURE|ROUTINE|SEQUENCE|TYPE|DOMAIN|NOT|"
+    "DEFAULT|IDENTITY|EXPRESSION|POLICY|RULE|EXTENSION|ROLE|OWNED|CAST|STATISTICS|PUBLICATION|ATTRIBUTE"
+)
+_DROPS_COLUMN = re.compile(
+    rf'(?i)\bDROP\s+(?!(?:{_OTHER_DROPS})\b)(?:COLUMN\s+)?(?:IF\s+EXISTS\s+)?("(?:[^"]|"")+"|\w+)'
+)
+_ALTERS_TABLE = re.compile(r"(?i)\bALTER\s+TABLE\s+(?:IF\s+EXISTS\s+)?(?:ONLY\s+)?([^\s;]+)")
+_FILLS_FIRST = re.compile(r"(?is)\bUPDATE\b.*\bDROP\b")
 _NAMES = re.compile(r'"((?:[^"]|"")+)"|(\w+)')
 _READING = ("SHOW", "SET", "PRAGMA", "VALUES", "SAVEPOINT", "RELEASE")
 # A query writes by INTO, by EXPLAIN ANALYZE, or in a function that the server does not have itself.
@@ -145,9 +154,23 @@ def names_beside_drop(text: str) -> tuple[set[str], bool]:
     >>> names_beside_drop("DROP TABLE Items")
     ({'items'}, False)
     """
-    listed = _NAMES.findall(" ".join(_DROPS_TABLE.findall(text)))
-    names = {quoted.replace('""', '"') or bare.lower() for quoted, bare in listed}
+    names = _names(" ".join(_DROPS_TABLE.findall(text)))
     return names, bool(names and _CREATES_FIRST.search(text))
+
+
+def columns_in_drop(text: str) -> tuple[set[str], set[str], bool]:
+    """Return the tables in a text that drops columns, the names after DROP, and whether it writes rows before.
+
+    >>> columns_in_drop('ALTER TABLE ONLY sales.Items DROP COLUMN "Note"') == ({"sales", "items"}, {"Note"}, False)
+    True
+    """
+    tables = _names(" ".join(_ALTERS_TABLE.findall(text)))
+    dropped = _names(" ".join(_DROPS_COLUMN.findall(text))) if tables else set()
+    return (tables if dropped else set()), dropped, bool(dropped and _FILLS_FIRST.search(text))
+
+
+def _names(text: str) -> set[str]:
+    return {quoted.replace('""', '"') or bare.lower() for quoted, bare in _NAMES.findall(text)}
 
 
 def cast_by_hand(texts: list[str]) -> bool:

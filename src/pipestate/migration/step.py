@@ -210,7 +210,7 @@ class GuardedStep:
     def _note_commit(self) -> None:
         """Remember for messages what no rollback can undo any more."""
         run = run_of(self.migration)
-        run.has_committed = True
+        run.last_commit = self.step.revision.revision
         run.committed += self.pending
         self.pending.clear()
 

@@ -124,7 +124,7 @@ _POSTGRESQL = SqlDialect(
     is_nan="kind = 'number' AND value = 'NaN'",
     shown=f"""
   name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\\1') WHEN 'boolean' THEN value
-    ELSE quote_nullable(left(value, {LONGEST})) END || ', required ' || required ||
+    ELSE coalesce('''' || replace(left(value, {LONGEST}), '''', '''''') || '''', 'NULL') END || ', required ' || required ||
   {{fault}} ELSE '' END""",
     number="value::numeric",
     text='value COLLATE "C"',
@@ -206,7 +206,7 @@ def _compare_row(
         f"the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (\n  {values}\n"
         f"), the_kinds AS (SELECT the_values.*, {dialect.kind} AS kind FROM the_values\n"
         f"), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR {dialect.is_nan} THEN 'failed'\n"
-        "  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND CAST(value AS text) IN ('0', '1')) THEN 'errored'\n"
+        "  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND kind = 'number' AND CAST(value AS text) IN ('0', '1'))\n    THEN 'errored'\n"
         f"  WHEN CASE place\n    {holds} END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds\n"
         f"), the_verdict AS (SELECT outcome, {dialect.joined.replace('{message}', dialect.shown.replace('{fault}', fault))}\n"
         "  AS message FROM the_outcomes GROUP BY outcome ORDER BY outcome LIMIT 1)\n"

@@ -181,7 +181,8 @@ def _text(
         for verdict in found.checks:
             id = f"check.{book.name}.{phase.name}.{verdict.check_id}"
             drawn = [chart for _, _, those in charts for chart in those if chart.check == id]
-            notes[int(verdict.source.rpartition(":")[2])] = (
+            # The soak of the front matter has no block: its note follows the heading.
+            notes[max(int(verdict.source.rpartition(":")[2]), phase.line)] = (
                 macros["skipped"](verdict)
                 if verdict.outcome is Outcome.SKIPPED
                 else macros["verdict"](id, verdict, signoffs.get(verdict.check_id), drawn)

@@ -122,7 +122,7 @@ def _parser() -> MarkdownIt:
 
 
 def _with_notes(tokens: Sequence[Token], notes: Notes, anchors: Mapping[str, str]) -> Iterator[Token]:
-    """Insert each note after the fence, or the list item's paragraph, that begins on its line."""
+    """Insert each note after the fence, heading, or list item's paragraph that begins on its line."""
     waiting: list[int] = []
     for token in tokens:
         if token.type in ("th_open", "td_open") and (style := str(token.attrs.pop("style", ""))):
@@ -133,10 +133,10 @@ def _with_notes(tokens: Sequence[Token], notes: Notes, anchors: Mapping[str, str
             children[0].content = children[0].content.removeprefix("[ ] ")
         settle_links(children, anchors)
         yield token
-        if token.type == "paragraph_open":
+        if token.type in ("paragraph_open", "heading_open"):
             waiting.append(_line(token))
         ended = _line(token) if token.type == "fence" else 0
-        if token.type == "paragraph_close" and waiting:
+        if token.type in ("paragraph_close", "heading_close") and waiting:
             ended = waiting.pop()
         if ended in notes:
             yield Token(NOTE, "", 0, content=str(notes[ended]))

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from pipestate.core.errors import ConfigError
 from pipestate.ledger.contracts import without_ended_backfills
 from pipestate.ledger.drift import read_drift
-from pipestate.ledger.soft_drops import SoftDropped, find_orphans, find_soft_drops
+from pipestate.ledger.soft_drops import SoftDropped, find_orphans, find_soft_drops, with_above
 from pipestate.ledger.state import NOT_SHOWN, find_foreign_owner, foreign_warning, require_ledger
 from pipestate.ledger.tables import CLOCK, in_utc
 from pipestate.project.graph import Position
@@ -33,6 +33,7 @@ from pipestate.status.model import (
     Shown,
     Status,
 )
+from pipestate.status.obstacles import with_obstacles
 from pipestate.status.opening import find_soaks, opening
 from pipestate.status.records import (
     LedgerReading,
@@ -77,6 +78,8 @@ def collect(
     now = read_clock(connection)
     report = verify_on(connection, url, phases, position, timeout_s=timeout_s)
     report = without_ended_backfills(connection, report, phases, position)
+    if position.migrations is not None:
+        report = with_obstacles(connection, position.migrations, position, report)
     views = tuple(run_views(connection, phases, position, timeout_s))
     status = Status(now, report.database, _runbooks(phases, report, now), views, report.warnings)
     # The owner of the version table is trusted: `verify_on` has called `set_version_table`.
@@ -106,7 +109,10 @@ def _runbooks(
         found, key = judged[runbook.path, phase.name], (runbook.name, phase.name)
         soaks = find_soaks(phase.checks_for(report.database.dialect), found.checks, now, closed)
         opens_when = opening(found.gate, soaks, found.checks)
-        known = PhaseStatus(phase.name, found.gate, phase.opens, found.checks, soaks, opens_when)
+        obstacles = tuple(said for id_, said in report.obstacles.items() if id_ in phase.opens)
+        known = PhaseStatus(
+            phase.name, found.gate, phase.opens, found.checks, soaks, opens_when, obstacles=obstacles
+        )
         if recorded is None:
             return known
         return replace(
@@ -168,8 +174,7 @@ def _own_soft_drops(connection: Connection, position: Position) -> Iterator[Soft
     """List the soft drops of this schema, each with how a downgrade restores it."""
     for dropped in find_soft_drops(connection):
         if not dropped.is_elsewhere:
-            applied = dropped.revision in position.applied
-            yield replace(dropped, above=position.above(dropped.revision) if applied else None)
+            yield with_above(dropped, position)
 
 
 def read_clock(connection: Connection) -> datetime:

@@ -140,6 +140,7 @@ class PhaseStatus:
     open_streak: OpenStreak | None = None
     days: tuple[Day, ...] = ()
     last_closed: ClosedRecord | None = None
+    obstacles: tuple[str, ...] = ()  # reasons for which an upgrade would refuse what this gate opens
 
     @property
     def applies(self) -> bool:

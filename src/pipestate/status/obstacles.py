@@ -23,7 +23,7 @@ def with_obstacles(
         for revision in migrations
         if revision.id in opened and revision.id not in position.applied
     )
-    said = tuple(f"An upgrade would refuse revision {id_}: {fault}" for id_, fault in faults if fault)
+    said = {id_: f"An upgrade would refuse revision {id_}: {fault}" for id_, fault in faults if fault}
     return replace(report, obstacles=said)
 
 

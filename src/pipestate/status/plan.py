@@ -78,7 +78,7 @@ def next_step(migrations: Migrations, steps: Sequence[PlannedRevision], report: 
     if len(migrations.heads) > 1:
         return calls.pipestate("upgrade")
     if targets[0] in gated and report.obstacles:
-        return report.obstacles[0]
+        return next(iter(report.obstacles.values()))
     if targets[0] in gated:
         return f"the gate is open: {calls.alembic('upgrade head')}"
     return fix if closed else calls.alembic(f"upgrade {targets[0]}")

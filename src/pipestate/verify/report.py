@@ -170,7 +170,9 @@ class Report(Evaluation):
     runbooks: tuple[RunbookReport, ...]
     warnings: tuple[str, ...] = ()
     of_gate: bool = False  # the question is whether the gates are open
-    obstacles: tuple[str, ...] = ()  # reasons for which an upgrade would refuse what an open gate opens
+    obstacles: Mapping[str, str] = field(
+        default_factory=dict
+    )  # revisions of open gates that an upgrade would refuse
 
     def phases(self) -> Iterator[tuple[RunbookReport, PhaseReport]]:
         return ((runbook, phase) for runbook in self.runbooks for phase in runbook.phases)
@@ -197,7 +199,7 @@ class Report(Evaluation):
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
-        return (*self.warnings, *self.obstacles)
+        return (*self.warnings, *self.obstacles.values())
 
     @property
     def ok(self) -> bool:

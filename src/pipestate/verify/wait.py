@@ -60,7 +60,7 @@ def what_is_missing(found: Report | Unreachable) -> str:
         return f"{found}; trying again"
     closing = [verdict for verdict in found.verdicts() if verdict.closes]
     if not closing and found.ran:
-        return " ".join(found.obstacles) or NO_BLOCKING
+        return " ".join(found.obstacles.values()) or NO_BLOCKING
     if not closing:
         return f"not evaluated at revision {found.database.revision or 'base'}"
     names = (

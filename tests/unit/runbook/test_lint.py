@@ -63,7 +63,7 @@ def test_a_good_runbook_has_no_findings_and_may_be_run(write: Callable[[str], Pa
         (["-- view: b", "PRAGMA user_version"], "view b: begins with PRAGMA"),
         (
             ["-- check: b", "-- require: rows = 1", "EXPLAIN SELECT 1"],
-            "check b: a plan is something to look at: make the EXPLAIN evidence or a view",
+            "check b: a check cannot be an EXPLAIN, because its verdict selects from it",
         ),
     ],
 )
@@ -87,11 +87,12 @@ def test_a_plan_may_be_looked_at(lines: list[str], findings_in: Lint) -> None:
     assert findings_in(fence(*lines)) == []
 
 
-def test_sqlites_plan_may_be_a_check(findings_beside: Callable[[str, str], list[str]]) -> None:
+def test_sqlites_plan_may_be_no_check_either(findings_beside: Callable[[str, str], list[str]]) -> None:
     page = fence("-- check: b", "-- dialect: postgresql", "-- require: c = 1", "SELECT 1 AS c")
     plan = fence("-- check: b", "-- require: detail = 'SCAN a'", "EXPLAIN QUERY PLAN SELECT * FROM a")
 
-    assert findings_beside(page, f"## Phase: ready\n\n{plan}") == []
+    (found,) = findings_beside(page, f"## Phase: ready\n\n{plan}")
+    assert "check b: a check cannot be an EXPLAIN" in found
 
 
 def test_evidence_of_two_checks_is_reported_once(findings_in: Lint) -> None:

@@ -53,10 +53,6 @@ def test_a_limit_elsewhere_does_not(sql: str, findings_in: Lint) -> None:
     assert findings_in(check("rows = 0", sql)) == []
 
 
-def test_a_limit_does_not_cut_a_plan() -> None:
-    assert not cuts_rows("EXPLAIN QUERY PLAN SELECT a FROM b LIMIT 10", "sqlite")
-
-
 LATEST = "SELECT value, age_seconds FROM pipestate.latest_observation WHERE name = 'depth'"
 
 

@@ -94,6 +94,8 @@ def _what(group: Group, *, whole: bool = False, upgrade: bool = False) -> Text:
     elif state.closed:
         said.append(f"closed: {plain(', '.join(state.closed))}", "red")
         said.append(f" ({plain(', '.join(_checks(group)))})", "dim")
+    elif state.obstacles:
+        said.append(plain(" ".join(state.obstacles)), "red")
     else:
         said.append(*(("every gate open", "green") if state.evaluated else ("nothing to check", "dim")))
     if state.drift is not None:

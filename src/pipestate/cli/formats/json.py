@@ -37,14 +37,15 @@ SHAPES: Shapes = {
     "drift soft_dropped",
     "SoftDropped": "kind name columns revision dropped_at rows bytes",
     "RunbookStatus": "name title path phases",
-    "PhaseStatus": "name gate opens checks soaks opening sign_offs held=open_streak days last_closed",
+    "PhaseStatus": "name gate opens checks soaks opening sign_offs held=open_streak days last_closed "
+    "obstacles",
     "SignOffStatus": "id text valid_for_seconds=valid_for people missing until words",
     "Observed": "name value at age_seconds=age source actor asked_by=checked_by fails",
     "RecordedSignOff": "person at until holds=is_valid note",
     "RecordedRehearsal": "at by revisions clone rows longest_stall_ms=longest_wait_ms noise_ms=idle_wait_ms bounded ok unchanged",
     # fleet
     "Answer": "name url=shown_url schema exit_code error dialect server_version revision head duration_ms summary "
-    "phases drift pending next upgrade warnings",
+    "phases drift pending next upgrade warnings obstacles",
     "PhaseFound": "phase=name gate wrong",
     "TenantUpgrade": "wave outcome before applied waiting held=left_pending",
     "Fleet": "exit_code databases=total asked=evaluated interrupted=is_interrupted duration_ms exit_codes=codes groups drifted "

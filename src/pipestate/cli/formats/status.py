@@ -45,7 +45,8 @@ def print_status(status: Status, console: Console, calls: Calls, *, verbose: boo
 
 def _header(status: Status, calls: Calls) -> Iterator[RenderableType]:
     """Answer in one line, then name the database, and the moment."""
-    is_good = status.addresses(Gate.OPEN) and not status.addresses(Gate.CLOSED)
+    is_refused = any(phase.obstacles for _, phase in status.phases())
+    is_good = status.addresses(Gate.OPEN) and not status.addresses(Gate.CLOSED) and not is_refused
     step = "" if status.ran else f" Next: {status.next_command(calls)}"
     yield Text(f"{status.answer}{step}", "bold green" if is_good else "bold red")
     text = Text(f"{database_line(status.database)}, {on(status.at, status.at)} UTC", "dim")

@@ -53,9 +53,10 @@ def phase_picture(
 def _lines(address: str, phase: PhaseStatus, now: datetime, calls: Calls) -> Iterator[Line]:
     said = {soak.check for soak in phase.soaks} | {signoff.id for signoff in phase.sign_offs}
     if phase.opens:
-        is_open = phase.gate is Gate.OPEN
+        is_open = phase.gate is Gate.OPEN and not phase.obstacles
         revisions = Text(listed(map(plain, phase.opens), most=5))
         yield label("may run" if is_open else "waiting", GOOD if is_open else ODD), revisions
+    yield from ((label("refused", BAD), Text(plain(said))) for said in phase.obstacles)
     yield from _soaks(phase, now)
     yield from _wrong(verdict for verdict in phase.missing if verdict.check_id not in said)
     for signoff in phase.sign_offs:

@@ -171,7 +171,7 @@ def closing_line(report: Report, calls: Calls) -> str:
 def next_lines(report: Report, calls: Calls) -> list[str]:
     """Write the next command, if there is one, or what stands in the way of the upgrade."""
     if report.obstacles and not report.addresses(Gate.CLOSED):
-        return list(report.obstacles)
+        return list(report.obstacles.values())
     command = report.next_command(calls)
     failed = any(verdict.closes for verdict in report.verdicts())
     fix = "fix what failed, then " if failed else ""

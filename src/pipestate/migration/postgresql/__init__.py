@@ -6,6 +6,7 @@ from pipestate.migration.engine import loader_of
 
 if TYPE_CHECKING:
     from pipestate.migration.postgresql.contract import *
+    from pipestate.migration.postgresql.copies import *
     from pipestate.migration.postgresql.gate import *
     from pipestate.migration.postgresql.gate_script import *
     from pipestate.migration.postgresql.indexes import *
@@ -25,7 +26,8 @@ else:
             "gate_script": "write_gate write_schema_record",
             "indexes": "create_index drop_index",
             "ledger": "install_ledger install_objects remove_ledger remove_objects",
-            "losses": "compare prepare_statement read_catalogue release_savepoint roll_back set_savepoint",
+            "copies": "prepare_statement",
+            "losses": "compare read_catalogue release_savepoint roll_back set_savepoint",
             "session": (
                 "CONNECT_ARGUMENTS assert_lock assert_start broken_references hold_lock is_new "
                 "lock_tables open_session require_recordable write_head"

@@ -24,7 +24,8 @@ from pipestate.migration.postgresql.catalogue import (
     query_for,
     type_change,
 )
-from pipestate.migration.statements import cast_by_hand, names_beside_drop
+from pipestate.migration.postgresql.copies import DISTINCT, LOCKED, count_values
+from pipestate.migration.statements import cast_by_hand
 
 # The schemas of a tenant, with the ledger's; NULL without a tenant. Of other tables the name is enough.
 _OF_TENANT = (
@@ -36,14 +37,6 @@ _NAMES = (
     "WHERE c.relkind IN ('r', 'p') AND c.oid >= 16384 AND c.relpersistence <> 't'"
 )
 _SAVEPOINT = f"pipestate_step_{token_hex(4)}"  # no revision sets one of this name
-_LOCKED = (
-    "SELECT relation::bigint FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' "
-    "AND mode = 'AccessExclusiveLock'"
-)
-_NAMED = (
-    "SELECT c.oid::bigint, format('%I.%I', n.nspname, c.relname) FROM pg_class c "
-    "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p')"
-)
 _FIRE_DEFERRED = f"""DO $fire$
 DECLARE
   path text := pg_catalog.current_setting('search_path');
@@ -53,6 +46,7 @@ BEGIN
   PERFORM set_config('search_path', path, true);
 END $fire$"""
 OUTSIDE = "locked outside the schemas of this tenant, so it was not compared"
+NO_COPY = "most were not copied"
 _NO_TRANSACTION, _NO_SAVEPOINT = "25P01", "3B001"
 
 
@@ -97,7 +91,7 @@ def _compare(
     connection: Connection, before: Catalogue, memory: RunMemory, statements: Sequence[str]
 ) -> tuple[Catalogue, list[Loss]]:
     written = query_driver(connection, body_of("written_tables"))
-    exclusive = {int(oid) for (oid,) in query_driver(connection, _LOCKED)}
+    exclusive = {int(oid) for (oid,) in query_driver(connection, LOCKED)}
     locked = exclusive | {oid for oid, *_ in written}
     if not locked:
         return before, []
@@ -148,27 +142,6 @@ def release_savepoint(connection: Connection, memory: RunMemory) -> None:
             "the revision has ended the guard's transaction without SQLAlchemy, so nobody could undo its "
             "losses: use op.get_context().autocommit_block() instead"
         ) from error
-
-
-def prepare_statement(
-    connection: Connection, statement: str, before: Catalogue, memory: RunMemory
-) -> str | None:
-    """Before a DROP TABLE, count the rows of a table that this transaction may have copied.
-
-    A table that is created later is no copy, unless the same text creates it first.
-    """
-    names, creates = names_beside_drop(statement)
-    if not names:
-        return None
-    with own_path(connection, query_driver):
-        created = {int(oid) for (oid,) in query_driver(connection, _LOCKED)} - before.tables.keys()
-        if created or creates:
-            listed = ", ".join(map(sql.literal, sorted(names)))
-            for oid, table in query_driver(connection, f"{_NAMED} AND c.relname IN ({listed})"):
-                if oid in before.tables:
-                    ((rows,),) = query_driver(connection, f"SELECT count(*) FROM {table}")
-                    memory.copies[oid] = (rows, None if creates else created)
-    return None
 
 
 @dataclass
@@ -234,17 +207,24 @@ class _Comparison:
     def _of_successor(self, old: ComparedTable, new: ComparedTable) -> Iterator[Loss]:
         """Compare by name: the rows were copied into another table, which has the name now.
 
-        It was filled while the old one was there, and has at least half of the rows.
+        It was filled while the old one was there, and has at least half of the rows and of each column's values.
+        In a copy of all rows, a column with several values has not become a constant.
         """
-        rows, beside = self.memory.copies.get(old.oid, (0, set()))
-        copied = self._count(new, rows)
+        rows, values, beside = self.memory.copies.get(old.oid, (0, {}, set()))
+        same = {column.number: column.name for column in new.columns.values() if column.name in old.by_name}
+        copied, found = count_values(self.connection, new.quoted, same) if rows else (0, {})
         if not rows or copied < rows / 2 or (beside is not None and new.oid not in beside):
             yield Loss(LossKind.ROWS, old.known_as, rows or self.before.rows(old))
             return
-        for column in old.columns.values():
+        for number, column in old.columns.items():
             there = new.by_name.get(column.name)
-            if there is None:
+            if there is None or (number not in values and (old.oid, number) not in self.memory.created):
                 yield Loss(LossKind.COLUMN, f"{old.known_as}.{column.name}", self.before.rows(old))
+                continue
+            had, differ = values.get(number, (0, False))
+            kept, still_differ = found[there.number]
+            if kept < had / 2 or (differ and copied >= rows and not still_differ):
+                yield Loss(LossKind.VALUES, f"{old.known_as}.{column.name}", self.before.rows(old), NO_COPY)
             else:
                 yield from self._of_type(old, column, there)
         if copied < rows:
@@ -271,20 +251,15 @@ class _Comparison:
         self, old: ComparedTable, new: ComparedTable, column: TableColumn
     ) -> Iterator[Loss]:
         """Accept a column that was copied into another one, which has its name now."""
+        parent = self.before.tables.get(old.parent)
+        if parent is not None and new.parent == old.parent:
+            return  # its parent has the same columns, and reports it
         there = new.by_name.get(column.name)
-        if (
-            there is not None
-            and not there.filled
-            and old.kind != "c"
-            and self._is_copy(old, new, column, there)
-        ):
+        if there is not None and self._is_copy(old, new, column, there):
             self.memory.created.discard((new.oid, there.number))
             self.heirs.add((new.oid, there.number))
             yield from self._of_type(old, column, there)
             return
-        parent = self.before.tables.get(old.parent)
-        if parent is not None and column.name not in self.after.tables.get(parent.oid, new).by_name:
-            return  # its parent reports it
         yield Loss(LossKind.COLUMN, f"{old.known_as}.{column.name}", self.before.rows(old))
 
     def _of_type(self, old: ComparedTable, column: TableColumn, there: TableColumn) -> Iterator[Loss]:
@@ -322,17 +297,30 @@ class _Comparison:
     def _is_copy(
         self, old: ComparedTable, new: ComparedTable, column: TableColumn, there: TableColumn
     ) -> bool:
-        """Say whether the other column was there before, or a row with its value is older than the drop.
+        """Say whether the other column held the values before the drop.
 
-        `cmin` is the number of the command, within this transaction, that wrote a row.
+        If one text writes and drops them, no query ran between. Then its values are counted now: a row with one
+        is older than the drop. `cmin` is the number of the command, within this transaction, that wrote a row.
         """
-        query = f"SELECT EXISTS (SELECT FROM {new.quoted} t WHERE t.{sql.quoted(there.name)} IS NOT NULL"
-        if there.number not in old.columns:
-            query += (
-                " AND t.xmax = 0 AND t.cmin::text::bigint < (SELECT a.cmin::text::bigint FROM "
-                f"pg_attribute a WHERE a.attrelid = {old.oid} AND a.attnum = {column.number})"
-            )
-        return bool(query_driver(self.connection, query + ")")[0][0])
+        copies, own = self.memory.copied_columns.get((old.oid, column.number), ({}, None))
+        if there.number in copies:
+            had, kept = copies[there.number]
+            if kept < had:
+                name, more, most = f"{old.known_as}.{column.name}", f"{kept:,}", f"{had:,}"
+                warn("the new column %s has %s values, and the old one had %s", name, more, most)
+            return True
+        if own is None or there.filled or there.number in old.columns:
+            return False
+        ((kept, different),) = query_driver(
+            self.connection, DISTINCT.format(sql.quoted(there.name), new.quoted)
+        )
+        query = (
+            f"SELECT EXISTS (SELECT FROM {new.quoted} t WHERE t.{sql.quoted(there.name)} IS NOT NULL"
+            " AND t.xmax = 0 AND t.cmin::text::bigint < (SELECT a.cmin::text::bigint FROM "
+            f"pg_attribute a WHERE a.attrelid = {old.oid} AND a.attnum = {column.number}))"
+        )
+        is_older = bool(query_driver(self.connection, query)[0][0])
+        return is_older and kept >= own[0] / 2 and different >= own[1] / 2
 
     def _count(self, table: ComparedTable, most: int) -> int:
         """Count the rows, and stop at `most`."""

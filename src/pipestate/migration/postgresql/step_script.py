@@ -25,6 +25,7 @@ from pipestate.migration.run import run_of
 from pipestate.migration.statements import (
     COMMITS,
     StatementKind,
+    columns_in_drop,
     ends_in_the_middle,
     kind_of,
     may_lose,
@@ -41,7 +42,9 @@ _JUDGES = (
         "count_rows",
         "written_tables",
         "emptied",
+        "count_values",
         "note_copies",
+        "note_columns",
         "fire_deferred",
         "losses",
         "begin_revision",
@@ -168,10 +171,18 @@ class GuardedScript:
             kind = self._kind(text)
             if _DESCRIBES_LOSS.search(text):
                 self.statements.append(text.strip()[:_LONGEST_TEXT])
-            names, creates = names_beside_drop(text)
+            is_ours = text.lstrip().startswith("DO $pipestate$")
+            names, creates = (set(), False) if is_ours else names_beside_drop(text)
             if names:
                 listed = ", ".join(map(sql.literal, sorted(names)))
                 output(self._at_home(f"CALL pipestate.note_copies(ARRAY[{listed}], {str(creates).lower()});"))
+            tables, columns, writes = columns_in_drop(text)
+            if columns and not is_ours:
+                named, dropped = (", ".join(map(sql.literal, sorted(each))) for each in (tables, columns))
+                call = (
+                    f"CALL pipestate.note_columns(ARRAY[{named}], ARRAY[{dropped}], {str(writes).lower()});"
+                )
+                output(self._at_home(call))
             if kind is StatementKind.COMMIT:
                 self._end()
                 output(text)

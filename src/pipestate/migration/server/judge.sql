@@ -108,6 +108,18 @@ BEGIN
   RETURN found;
 END $$;
 
+-- Count the rows of a table, and the values of each column; after each count 1, if the values differ from each other.
+CREATE OR REPLACE FUNCTION pipestate.count_values(schema text, name text, columns text[]) RETURNS bigint[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  found bigint[];
+BEGIN
+  EXECUTE (SELECT format('SELECT ARRAY[count(*)%s] FROM %I.%I t', string_agg(format(
+      ', count(t.%1$I), coalesce((min(t.%1$I::text COLLATE "C") <> max(t.%1$I::text COLLATE "C"))::integer, 0)', u.name), '' ORDER BY u.place),
+      schema, $2) FROM unnest(columns) WITH ORDINALITY AS u (name, place)) INTO found;
+  RETURN found;
+END $$;
+
 -- Before a DROP TABLE, count the rows of a table that this transaction may have copied. A table that is created later is no copy, unless
 -- the same text creates it first.
 CREATE OR REPLACE PROCEDURE pipestate.note_copies(names text[], creates boolean)
@@ -116,14 +128,84 @@ DECLARE
   created bigint[] := ARRAY(SELECT l.relation::bigint FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation'
     AND l.mode = 'AccessExclusiveLock' AND NOT EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = l.relation::bigint));
   old record;
+  counted bigint[];
 BEGIN
   IF created = '{}' AND NOT creates THEN RETURN; END IF;
-  FOR old IN SELECT c.oid::bigint AS oid, n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  FOR old IN SELECT c.oid::bigint AS oid, n.nspname, c.relname,
+      ARRAY(SELECT a.attnum::integer FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+                AND a.attgenerated = '' ORDER BY 1) AS numbers,
+      ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+                AND a.attgenerated = '' ORDER BY a.attnum) AS names
+      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     JOIN pg_temp.pipestate_before b ON b.oid = c.oid::bigint AND b.kind IN ('r', 'p') WHERE c.relname = ANY (names) LOOP
-    DELETE FROM pg_temp.pipestate_memory m WHERE m.what = concat('copy of ', old.oid);
+    DELETE FROM pg_temp.pipestate_memory m WHERE m.what = concat('copy of ', old.oid) OR m.oid = old.oid AND m.what IN ('values', 'differ');
+    counted := pipestate.count_values(old.nspname, old.relname, old.names);
     INSERT INTO pg_temp.pipestate_memory
-    SELECT concat('copy of ', old.oid), u.oid, 0, pipestate.count_rows(old.nspname, old.relname, 'true', NULL)
-      FROM unnest(CASE WHEN creates THEN '{0}' ELSE created END) AS u (oid);
+    SELECT concat('copy of ', old.oid), u.oid, 0, counted[1] FROM unnest(CASE WHEN creates THEN '{0}' ELSE created END) AS u (oid)
+    UNION ALL
+    SELECT w.what, old.oid, u.number, counted[2 * u.place + w.at]
+      FROM unnest(old.numbers) WITH ORDINALITY AS u (number, place) CROSS JOIN (VALUES ('values', 0), ('differ', 1)) AS w (what, at);
+  END LOOP;
+END $$;
+
+-- Before a DROP COLUMN, find the copies of the column in its table; one that is filled later is none, unless the same text writes rows
+-- before. A column of this transaction has at least half of the values in the same rows: equal ones, or, if it was written by an
+-- expression, half as many different ones. An older column has all of them.
+CREATE OR REPLACE PROCEDURE pipestate.note_columns(named text[], dropped text[], writes boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  old record;
+  known text;
+  had bigint;
+  kept bigint;
+  same bigint;
+  is_copy boolean;
+BEGIN
+  FOR old IN WITH RECURSIVE family (oid) AS (
+      SELECT c.oid FROM pg_class c WHERE c.relkind IN ('r', 'p') AND c.relname = ANY (named)
+      UNION SELECT i.inhrelid FROM pg_inherits i JOIN family f ON f.oid = i.inhparent)
+    SELECT c.oid::bigint AS oid, format('%I.%I', s.nspname, c.relname) AS relation, d.attnum::integer AS number, d.attname,
+           a.attnum::integer AS other, a.attname AS candidate, o.number IS NULL AS is_new,
+           o.number IS NOT NULL AND NOT EXISTS (
+             SELECT FROM pg_temp.pipestate_memory m WHERE m.what = 'created' AND (m.oid, m.number) = (b.oid, o.number)) AS is_old,
+           CASE WHEN c.relkind = 'r' AND current_setting('track_counts') = 'on'
+             THEN pg_stat_get_xact_tuples_updated(c.oid) + pg_stat_get_xact_tuples_inserted(c.oid) END AS written,
+           row_number() OVER (PARTITION BY c.oid, d.attnum ORDER BY a.attnum) AS place
+      FROM family f JOIN pg_class c ON c.oid = f.oid AND NOT c.relispartition
+      JOIN pg_namespace s ON s.oid = c.relnamespace
+      JOIN pg_temp.pipestate_before b ON b.oid = c.oid::bigint
+      JOIN pg_attribute d ON d.attrelid = c.oid AND d.attnum > 0 AND d.attname = ANY (dropped)
+        AND d.attnum IN (SELECT l.number FROM pipestate.listed_columns(b.columns) l)
+      LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND a.attnum <> d.attnum AND NOT a.attisdropped AND a.attgenerated = ''
+      LEFT JOIN LATERAL (SELECT l.number FROM pipestate.listed_columns(b.columns) l WHERE l.number = a.attnum) o ON true
+     WHERE has_table_privilege(c.oid, 'SELECT') AND NOT EXISTS (
+             SELECT FROM pg_temp.pipestate_memory m WHERE m.what = 'created' AND m.oid = b.oid AND m.number IN (0, d.attnum))
+     ORDER BY 1, 3, 5
+  LOOP
+    known := concat(old.oid, '.', old.number);
+    IF old.place = 1 THEN
+      DELETE FROM pg_temp.pipestate_memory m WHERE m.what IN (concat('had ', known), concat('kept ', known), concat('own ', known));
+      IF writes THEN
+        EXECUTE format('SELECT count(t.%1$I), count(DISTINCT t.%1$I::text) FROM %2$s t', old.attname, old.relation) INTO had, same;
+        INSERT INTO pg_temp.pipestate_memory VALUES (concat('own ', known), old.oid, 0, had), (concat('own ', known), old.oid, 1, same);
+      END IF;
+    END IF;
+    CONTINUE WHEN old.other IS NULL;
+    IF old.is_old THEN
+      EXECUTE format('SELECT NOT EXISTS (SELECT FROM %3$s t WHERE t.%1$I IS NOT NULL AND (t.%2$I IS NULL OR t.%1$I::text <> t.%2$I::text)) '
+        'AND EXISTS (SELECT FROM %3$s t WHERE t.%1$I IS NOT NULL)', old.attname, old.candidate, old.relation) INTO is_copy;
+      CONTINUE WHEN NOT is_copy;
+    END IF;
+    EXECUTE format('SELECT count(t.%1$I), count(t.%2$I) FILTER (WHERE t.%1$I IS NOT NULL), count(*) FILTER (WHERE t.%1$I::text = t.%2$I::text) '
+      'FROM %3$s t', old.attname, old.candidate, old.relation) INTO had, kept, same;
+    is_copy := kept >= had / 2.0 AND same >= had / 2.0;
+    IF NOT is_copy AND kept >= had / 2.0 AND (NOT old.is_new OR old.written IS NULL OR old.written >= had / 2.0) THEN
+      EXECUTE format('SELECT count(DISTINCT t.%2$I::text) >= count(DISTINCT t.%1$I::text) / 2.0 FROM %3$s t',
+        old.attname, old.candidate, old.relation) INTO is_copy;
+    END IF;
+    IF is_copy THEN
+      INSERT INTO pg_temp.pipestate_memory VALUES (concat('had ', known), old.oid, old.other, had), (concat('kept ', known), old.oid, old.other, kept);
+    END IF;
   END LOOP;
 END $$;
 
@@ -150,6 +232,9 @@ DECLARE
   heir boolean;
   had bigint;
   copied bigint;
+  counted bigint[];
+  place integer;
+  differs boolean;
   known text;
   by_hand boolean := statements ~* '\musing\M';
   old_domains jsonb := (SELECT jsonb_object_agg(b.oid, jsonb_build_array(b.parent, b.filenode))
@@ -184,10 +269,11 @@ BEGIN
         kind := 'table'; name := known; RETURN NEXT;
         CONTINUE;
       END IF;
-      -- A copy was filled while the old table was there, and has at least half of its rows.
+      -- A copy was filled while the old table was there, and has at least half of its rows and of each column's values.
       had := (SELECT nullif(max(m.rows), 0) FROM pg_temp.pipestate_memory m
                WHERE m.what = concat('copy of ', old.oid) AND m.oid IN (0, new.oid));
-      copied := pipestate.count_rows(new.schema, new.name, 'true', coalesce(had, 1));
+      counted := pipestate.count_values(new.schema, new.name, ARRAY(SELECT c.name FROM pipestate.listed_columns(new.columns) c ORDER BY c.number));
+      copied := counted[1];
       IF had IS NULL OR copied < had / 2.0 THEN
         kind := 'rows'; name := known; rows := coalesce(had, rows); RETURN NEXT;
         CONTINUE;
@@ -200,16 +286,43 @@ BEGIN
       SELECT c.* INTO there FROM pipestate.listed_columns(new.columns) c
        WHERE CASE WHEN heir THEN c.name = col.name ELSE c.number = col.number END;
       IF there IS NULL AND NOT heir THEN
-        SELECT c.* INTO there FROM pipestate.listed_columns(new.columns) c WHERE c.name = col.name AND NOT c.filled;
-        IF there IS NOT NULL AND old.kind <> 'c'
-           AND pipestate.count_rows(new.schema, new.name, concat(format('t.%I IS NOT NULL', col.name),
-             CASE WHEN NOT EXISTS (SELECT FROM pipestate.listed_columns(old.columns) c WHERE c.number = there.number) THEN format(
-               -- cmin is the number of the command, within this transaction, that wrote a row: before the drop
-               ' AND t.xmax = 0 AND t.cmin::text::bigint < %s', (SELECT a.cmin::text::bigint FROM pg_attribute a
-                 WHERE a.attrelid = old.oid::oid AND a.attnum = col.number)) END), 1) = 1 THEN
-          INSERT INTO pg_temp.pipestate_memory VALUES ('heir', new.oid, there.number);
-        ELSE
+        CONTINUE WHEN new.parent = old.parent AND EXISTS (SELECT FROM pg_temp.pipestate_before b WHERE b.oid = old.parent);  -- which says it
+        SELECT c.* INTO there FROM pipestate.listed_columns(new.columns) c WHERE c.name = col.name;
+        SELECT h.rows, k.rows INTO had, copied FROM pg_temp.pipestate_memory h JOIN pg_temp.pipestate_memory k USING (oid, number)
+         WHERE there IS NOT NULL AND h.what = concat('had ', old.oid, '.', col.number) AND k.what = concat('kept ', old.oid, '.', col.number)
+           AND h.number = there.number;
+        IF had > copied THEN
+          RAISE WARNING 'the new column %.% has % values, and the old one had %', known, col.name, copied, had;
+        ELSIF had IS NULL AND NOT EXISTS (SELECT FROM pg_temp.pipestate_memory m WHERE m.what = concat('own ', old.oid, '.', col.number)) THEN
           there := NULL;
+        ELSIF had IS NULL AND there IS NOT NULL THEN
+          -- One text wrote and dropped it, so its copy is counted now. cmin is the number of the command, within this transaction, that
+          -- wrote a row: before the drop.
+          EXECUTE format('SELECT count(t.%1$I), count(DISTINCT t.%1$I::text), coalesce(bool_or(t.%1$I IS NOT NULL AND t.xmax = 0 '
+              'AND t.cmin::text::bigint < %2$s), false) FROM %3$I.%4$I t', there.name, (SELECT a.cmin::text::bigint FROM pg_attribute a
+              WHERE a.attrelid = old.oid::oid AND a.attnum = col.number), new.schema, new.name) INTO had, copied, differs;
+          IF NOT differs OR there.filled OR EXISTS (SELECT FROM pipestate.listed_columns(old.columns) c WHERE c.number = there.number)
+             OR (SELECT count(*) FROM pg_temp.pipestate_memory m WHERE m.what = concat('own ', old.oid, '.', col.number)
+                    AND CASE m.number WHEN 0 THEN had ELSE copied END >= m.rows / 2.0) < 2 THEN
+            there := NULL;
+          END IF;
+        END IF;
+        IF there IS NOT NULL THEN
+          INSERT INTO pg_temp.pipestate_memory VALUES ('heir', new.oid, there.number);
+        END IF;
+      ELSIF heir AND there IS NOT NULL THEN
+        SELECT v.rows, d.rows = 1 INTO copied, differs FROM pg_temp.pipestate_memory v JOIN pg_temp.pipestate_memory d USING (oid, number)
+         WHERE v.what = 'values' AND d.what = 'differ' AND (v.oid, v.number) = (old.oid, col.number);
+        IF copied IS NULL THEN
+          there := NULL;  -- it was dropped before its table
+        ELSE
+          place := (SELECT count(*) FROM pipestate.listed_columns(new.columns) c WHERE c.number <= there.number);
+          IF counted[2 * place] < copied / 2.0 OR differs AND counted[2 * place + 1] = 0 AND counted[1] >= (
+               SELECT max(m.rows) FROM pg_temp.pipestate_memory m WHERE m.what = concat('copy of ', old.oid)) THEN
+            kind := 'values'; name := known || '.' || col.name; detail := 'most were not copied'; RETURN NEXT;
+            detail := NULL;
+            CONTINUE;
+          END IF;
         END IF;
       END IF;
       IF there IS NULL THEN
