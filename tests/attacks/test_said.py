@@ -162,7 +162,7 @@ def test_a_closed_gate_behind_a_commit_of_an_earlier_revision_does_not_promise_t
     assert ("all of this run, which is one transaction, is rolled back" in failed) == (
         dump(filled.database) == before
     )
-    stays = "all of this run since its last commit, which an earlier revision made, is rolled back"
+    stays = "everything after the last commit, which an earlier revision made, is rolled back"
     assert ("the revisions before it stay" if filled.database.is_sqlite else stays) in failed, failed
 
 

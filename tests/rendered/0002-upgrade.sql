@@ -909,7 +909,7 @@ BEGIN
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.schema_record ' || todo;
   END IF;
-  CALL pipestate.require_version('1.bd60004707f4');
+  CALL pipestate.require_version('1.9c045dfa733f');
   CREATE OR REPLACE VIEW pipestate.observed AS
   SELECT o.name,
          o.value,

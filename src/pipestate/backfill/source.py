@@ -134,7 +134,7 @@ def find_backfill(name: str, runbooks: Sequence[Runbook], dialect: str) -> Found
                     sql = as_read_by(dialect, backfill.sql)
                     return Found(runbook, phase, replace(backfill, sql=sql, dialect=dialect))
     raise ConfigError(
-        f"{named[0]} is for PostgreSQL alone: its page says that {dialect} cannot hold this state"
+        f"{named[0]} is for PostgreSQL alone: its runbook says that {dialect} cannot hold this state"
     )
 
 

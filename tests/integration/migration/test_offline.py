@@ -167,7 +167,7 @@ def test_a_script_for_sqlite_is_right_or_refused_in_a_sentence(
         assert sqlite_database.value("SELECT count(*) FROM pipestate_sign_off") == 0
         return
     assert done.returncode != 0
-    assert "which a script for SQLite cannot: run it without --sql" in done.stderr
+    assert "which a script for SQLite cannot: upgrade without --sql" in done.stderr
     assert "Traceback" not in done.stderr
     assert "DROP" not in done.stdout
 

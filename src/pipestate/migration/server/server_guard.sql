@@ -62,8 +62,7 @@ BEGIN
   END IF;
   IF ledger IS NULL OR ledger NOT IN (
        SELECT r.oid FROM pg_roles r WHERE r.rolsuper OR r.rolname IN (current_user, settings ->> 'ledger')) THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s loses %s, and its reason cannot be recorded: there is no ledger, or '
-      'it belongs to another role since. Run pipestate ledger install, then pipestate guard install', tg_tag, named);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s loses %s, and its reason cannot be recorded: the ledger is missing, or another role owns it. Run pipestate ledger install, then pipestate guard install', tg_tag, named);
   END IF;
   BEGIN
     INSERT INTO pipestate.run (event, actor, reason, dropped, database)

@@ -303,7 +303,7 @@ BEGIN
   END IF;
   SELECT string_agg(oid::regclass::text, ', ') INTO found FROM pg_class WHERE oid = ANY (going) AND relkind = 'f';
   IF found IS NOT NULL THEN
-    RETURN format('%s is a foreign table, which cannot be kept aside: detach it first', found);
+    RETURN format('%s is a foreign table, which cannot be soft-dropped: detach it first', found);
   END IF;
   SELECT string_agg(format('%s of %s', inhrelid::regclass, inhparent::regclass), ', ') INTO found FROM pg_inherits
    WHERE inhrelid = ANY (the_relations) AND inhparent <> ALL (going);
