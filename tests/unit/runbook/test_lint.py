@@ -63,7 +63,7 @@ def test_a_good_runbook_has_no_findings_and_may_be_run(write: Callable[[str], Pa
         (["-- view: b", "PRAGMA user_version"], "view b: begins with PRAGMA"),
         (
             ["-- check: b", "-- require: rows = 1", "EXPLAIN SELECT 1"],
-            "check b: a plan is something to look at: make the EXPLAIN evidence or a view",
+            "check b: a query plan cannot be compared: make the EXPLAIN evidence or a view",
         ),
     ],
 )
