@@ -21,7 +21,9 @@ def install(
     exempt_schema: Annotated[
         list[str] | None,
         typer.Option(
-            "--exempt-schema", metavar="SCHEMA", help="A schema whose objects are free. May be repeated."
+            "--exempt-schema",
+            metavar="SCHEMA",
+            help="A schema in which every role may drop objects. May be repeated.",
         ),
     ] = None,
 ) -> None:
