@@ -909,7 +909,7 @@ BEGIN
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.schema_record ' || todo;
   END IF;
-  CALL pipestate.require_version('1.9c045dfa733f');
+  CALL pipestate.require_version('1.f6e1befc60a9');
   CREATE OR REPLACE VIEW pipestate.observed AS
   SELECT o.name,
          o.value,

@@ -435,7 +435,7 @@ BEGIN
   SELECT substring(p.prosrc, '[0-9]+[.0-9a-f]*') INTO todo FROM pg_proc p
    WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname = 'version';
   IF split_part(todo, '.', 1)::integer > 1 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.9c045dfa733f): use the pipestate that installed them', todo);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.f6e1befc60a9): use the pipestate that installed them', todo);
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
@@ -3624,8 +3624,7 @@ BEGIN
   SELECT string_agg(format('ALTER COLUMN %I DROP IDENTITY, ALTER COLUMN %1$I DROP NOT NULL', attname), ', ') INTO found
     FROM pg_attribute WHERE attrelid = the_relation AND attnum = ANY (numbers) AND attidentity <> '';
   IF found IS NOT NULL THEN
-    RETURN format('%s has an identity, which stays NOT NULL: copies of rows could not be written. In an earlier revision '
-      'ALTER TABLE %s %s; or write keep=False', listed, the_relation, found);
+    RETURN format('%s is an identity column, which stays NOT NULL, so a copied row could not be inserted. In an earlier revision run ALTER TABLE %s %s; or write keep=False', listed, the_relation, found);
   END IF;
   SELECT string_agg(format('%s of %s', indexrelid::regclass, member), ', ') INTO found
     FROM pipestate.family(the_relation) AS member JOIN pg_index ON indrelid = member AND indisreplident
@@ -3958,7 +3957,7 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.version() RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.9c045dfa733f' $$;
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.f6e1befc60a9' $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_version(wanted text, with_tables boolean DEFAULT true)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

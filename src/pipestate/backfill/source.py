@@ -17,7 +17,7 @@ from pipestate.runbook.variants import as_read_by
 
 _NUMBER = re.compile(r"-?[0-9]+")
 AS_WRITTEN = {"no_parameters": True}
-HOW = "a block with `-- backfill:`, `-- table:` and `-- key:` in a runbook is one (docs/how-to/backfill.md)"
+HOW = "a backfill is a runbook block with `-- backfill:`, `-- table:` and `-- key:` (docs/how-to/backfill.md)"
 
 
 @dataclass(frozen=True, slots=True)
