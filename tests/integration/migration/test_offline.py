@@ -176,7 +176,7 @@ def test_a_script_for_sqlite_keeps_the_sign_offs_of_any_project(
     sqlite_database: Database, tmp_path: Path
 ) -> None:
     shop = open_shop(tmp_path / "shop", sqlite_database)
-    with pytest.raises(MigrationError, match="run it without --sql"):
+    with pytest.raises(MigrationError, match="upgrade without --sql"):
         command.downgrade(shop.config(), "b2:a1", sql=True)
 
 
