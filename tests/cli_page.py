@@ -71,8 +71,9 @@ def page() -> str:
         for title, part in shared.items():
             if panels.setdefault(title, part) != part:
                 own += f"\n\n{part}"  # another form of the panel stands with its command
-        named = [title.rstrip(":").lower() for title, part in shared.items() if panels[title] == part]
-        note = f"\nAlso: the options [{' and '.join(named)}](#common-options).\n" if named else ""
+        named = [title.rstrip(":").split()[-1] for title, part in shared.items() if panels[title] == part]
+        kinds = " and the ".join(named)
+        note = f"\nThe [common options](#common-options) for the {kinds} work here, too.\n" if named else ""
         if words[0] not in OWN and not application:
             application = True
             sections.append(APPLICATION.replace("# ", "## ", 1))

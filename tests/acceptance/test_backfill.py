@@ -99,7 +99,7 @@ def test_killed_in_the_middle_it_goes_on_and_no_row_is_updated_twice(project: Co
         assert batches(project.database) >= before + 5, said
     assert program.returncode == 3
     assert "interrupted: " in said
-    assert "; the same command goes on there" in said
+    assert "; the same command continues there" in said
     done = pipestate(project, "backfill", "state")
     assert done.returncode == 0, done.stderr
     assert "; none is left\nwent on behind id " in done.stdout
@@ -174,7 +174,7 @@ def test_once_the_contract_was_applied_it_is_refused_until_its_column_is_made_an
         for dry_run in ([], ["--dry-run"]):
             refused = pipestate(project, "backfill", "state", *dry_run)
             assert (refused.returncode, refused.stdout) == (2, "")
-            assert "orders/state is over since the contract c3 was applied" in refused.stderr
+            assert "orders/state is refused since the contract c3 was applied" in refused.stderr
         command.downgrade(project.config(), "b2")
     if is_guarded:
         command.downgrade(project.config("force=made anew"), "a1")
@@ -216,7 +216,7 @@ def test_a_revision_says_plainly_why_it_cannot(pg: Database, tmp_path: Path) -> 
     project = Contracted(copy_project("backfilled", tmp_path), pg)
     upgrade(project, "b2")
     pg.run("INSERT INTO orders (id) VALUES (1)", "ALTER TABLE orders DROP CONSTRAINT orders_pkey")
-    with pytest.raises(MigrationError, match="id of orders has no index to walk along"):
+    with pytest.raises(MigrationError, match="id of orders has no index for the batches"):
         upgrade(project, "c3")
     pg.run("ALTER TABLE orders ADD PRIMARY KEY (id)", "DROP SCHEMA pipestate CASCADE")
     with pytest.raises(MigrationError, match="this database has no ledger"):

@@ -52,7 +52,7 @@ def test_a_rehearsal_on_a_clone_of_its_own_is_recorded_and_leaves_nothing(projec
     assert production.rows("SELECT target, ok, clone FROM pipestate.rehearsal") == [
         ("d4", True, data["clone"])
     ]
-    assert "the clone is there: " in done.stderr
+    assert "the clone is ready: " in done.stderr
     assert clones(project) == []
 
 
@@ -64,7 +64,7 @@ def test_compat_needs_no_rows_and_a_kept_clone_says_how_to_end_it(project: Proje
     assert done.returncode == 1, done.stderr
     assert 'column "old_status" does not exist' in done.stdout
     assert "left out: all rows but those of the version table and the ledger" in done.stderr
-    found = re.search(r"the clone stays: (\S+); end it with: (.+)", done.stderr)
+    found = re.search(r"the clone keeps running: (\S+); end it with: (.+)", done.stderr)
     assert found is not None
     clone = Database(parse_url(found[1]))
     assert clone.rows("SELECT version_num FROM alembic_version") == [("d4",)]
@@ -80,7 +80,7 @@ def test_a_clone_does_not_outlive_a_command_that_is_killed(project: Project) -> 
     )
     with project.running("-m", "pipestate", "rehearse", "--clone") as process:
         assert process.stderr is not None
-        assert any("the clone is there" in line for line in process.stderr)
+        assert any("the clone is ready" in line for line in process.stderr)
         (place,) = clones(project)
         server = int((place / "data" / "postmaster.pid").read_text().splitlines()[0])
         process.kill()
@@ -98,9 +98,9 @@ def test_a_clone_does_not_outlive_a_command_that_is_killed(project: Project) -> 
 def test_what_is_refused_before_anything_is_copied(project: Project) -> None:
     url = project.database.text
     said = {
-        (): "exactly one of the two",
-        ("--clone", "--on", url): "exactly one of the two",
-        ("--on", url, "--keep-clone"): "--keep-clone says how --clone copies",
+        (): "name one clone: --on URL",
+        ("--clone", "--on", url): "name one clone: --on URL",
+        ("--on", url, "--keep-clone"): "--keep-clone works only with --clone",
         ("--clone", "--schema-only", "--max-wait", "1s"): "--max-wait judges times",
         ("--clone", "--max-size", "much"): "write a size such as 500MB or 10GB",
         ("--clone", "--max-size", "1MB"): "above --max-size (1 MB): raise it, or give --on",

@@ -285,7 +285,7 @@ def test_a_page_goes_back_and_loses_nothing_newer(name: str, pg: Database, tmp_p
         if backfill.split("/")[0] in name:
             refused = walk.shell.run(f"pipestate backfill {backfill}")
             assert refused.returncode == 2, refused.stdout
-            assert "would copy old values over newer ones" in refused.stderr
+            assert "would overwrite newer values with old ones" in refused.stderr
             pg.run("ALTER TABLE order_log DISABLE TRIGGER ALL", "ALTER TABLE orders DISABLE TRIGGER ALL")
             pg.run(
                 "UPDATE order_log SET said = 'late' WHERE id = 1",
@@ -293,7 +293,7 @@ def test_a_page_goes_back_and_loses_nothing_newer(name: str, pg: Database, tmp_p
             )
             said = walk.shell.run("pipestate verify " + backfill.split("/")[0]).stdout
             assert f"Run: pipestate backfill {backfill}" not in said
-            assert f"{backfill} is over since the contract e5 was applied" in " ".join(said.split())
+            assert f"{backfill} is refused since the contract e5 was applied" in " ".join(said.split())
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: f"{each.page}:{each.line}")

@@ -195,7 +195,8 @@ def test_a_role_that_cannot_read_the_last_records_records_all_the_same(
         done = book.verify(PIPESTATE_DATABASE_URL=url)
         assert (done.returncode, book.records()) == (1, 1), done.stderr
         assert (
-            "warning: nobody was notified: the last records cannot be read: permission denied" in done.stderr
+            "warning: no notification was sent: the last records cannot be read: permission denied"
+            in done.stderr
         )
     finally:
         pg.run(f"DROP OWNED BY {name}", f"DROP ROLE {name}")

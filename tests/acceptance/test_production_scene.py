@@ -111,7 +111,7 @@ def test_the_runbook_is_worked_through_and_its_gate_opens(production: Pipeline, 
     assert production.database.rows(triggers) == [("manual", 105), ("manual", 0), ("cron", 0)]
     refused = shell.run("pipestate reconcile --site site000.example.gov --trigger cron")
     assert refused.returncode == 2
-    assert "--site is for a person: leave out --trigger cron" in refused.stderr
+    assert "--site works only for a manual run: leave out --trigger cron" in refused.stderr
     pipestate("observe")
     again_changes_nothing("observe")
     verified = json.loads(again_changes_nothing("verify --phase backfill --json"))

@@ -163,9 +163,7 @@ def test_show(scene: Scene, pipestate: Command) -> None:
     assert ["ocr", "5", "0", "1", "1,222", "1,221", "1"] in [line.split() for line in lines]
     assert ["compilation", "1", "2", "0", "0", "2", "0"] in [line.split() for line in lines]
     assert "0 in every queue: started, finished" in lines
-    assert (
-        "In the way: 2 deferred coordinators, 1,221 failed OCR jobs and 1 id whose job is gone." in done.out
-    )
+    assert "To clear: 2 deferred coordinators, 1,221 failed OCR jobs and 1 id whose job is gone." in done.out
     assert lines[-3:] == LEFT
     assert max(map(len, lines[:6])) <= 80, lines
     assert contents(scene.redis) == before

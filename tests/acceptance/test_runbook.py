@@ -80,7 +80,7 @@ def test_variants_are_no_runbook_that_could_be_verified(books: Path) -> None:
     sqlite3.connect(books.parent / "x.db").close()
     done = pipestate("verify", "runbooks/orders.sqlite.md", "--database-url", url, cwd=books.parent)
     assert done.returncode == 2
-    assert "it holds variants of runbooks/orders.md and is no runbook of its own" in done.stderr
+    assert "this file has only the SQLite variants of runbooks/orders.md" in done.stderr
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -75,7 +75,10 @@ def test_a_start_a_contract_and_a_second_page(empty: Path) -> None:
     assert "runbooks/orders.md" not in dry, "the phase opens what checks its gate, and ends with it"
     assert (empty / "runbooks/orders.md").read_text() == page
     said = must(pipestate(empty, *contract, "-m", 'the log "goes"'))
-    assert "  readiness guards b2; its checks stop after it\n  go on after it: expand, backfill\n" in said
+    assert (
+        "  readiness guards b2; its checks stop after that revision\n  phases that continue after this revision: expand, backfill\n"
+        in said
+    )
     assert (empty / "runbooks/orders.md").read_text() == page
     assert CONTRACT in (empty / "alembic/versions/b2_the_log_goes.py").read_text()
     assert "1 runbook, 0 findings" in pipestate(empty, "runbook", "lint").stderr
@@ -97,11 +100,11 @@ def test_a_phase_before_it_that_reads_what_is_dropped_ends_with_it(empty: Path) 
     page.write_text(text)
     contract = ("revision", "--contract", "orders/readiness", "--drop-column", "orders.old_status")
     said = must(pipestate(empty, *contract, "--rev-id", "b2"))
-    assert "  end there, too: backfill\n" in said
+    assert "  phases that end at this revision, too: backfill\n" in said
     assert page.read_text() == text.replace('backfill: {from: "a1"}', 'backfill: {from: "a1", until: "b2"}')
 
     said = must(pipestate(empty, *contract[:-1], "orders.old_place", "--rev-id", "c3"))
-    assert "  readiness guards c3; its checks stop after it\n" in said
+    assert "  readiness guards c3; its checks stop after that revision\n" in said
     assert "1 runbook, 0 findings" in pipestate(empty, "runbook", "lint").stderr
 
 
@@ -170,7 +173,7 @@ READY = ("revision", "--contract", "orders/ready")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("init", "orders"), "runbooks/orders.md is there already, and is not overwritten"),
+        (("init", "orders"), "runbooks/orders.md exists already, and is not overwritten"),
         (("init", "My Orders"), "a runbook cannot be called My Orders"),
         (("init", "more", "--rev-id", "b2"), "there is a revision b2 already"),
         (("init", "more", "--shipped"), "those migrations come with pipestate"),

@@ -112,7 +112,7 @@ def test_the_way_back_leaves_nothing_of_an_empty_ledger(installed: Project) -> N
 def test_the_way_back_leaves_a_ledger_with_rows_and_says_so(installed: Project) -> None:
     must(installed.pipestate("observe", "--set", "queue_depth=3"))
     said = must(installed.alembic("downgrade", "a1"))
-    assert "the ledger has rows, so this downgrade leaves it as it is" in said
+    assert "the ledger has rows, so this downgrade keeps it" in said
     assert installed.database.value("SELECT value FROM pipestate.observation") == 3
     must(installed.alembic("upgrade", "head"))
     assert installed.database.value("SELECT value FROM pipestate.observation") == 3
@@ -273,11 +273,11 @@ def test_prune_asks_first(installed: Project) -> None:
     answered = installed.pipestate("ledger", "prune", "--older-than", "1y")
     assert answered.returncode == 1
     assert "observation: 2 rows" in answered.stdout
-    assert "checks on pipestate.observed will see no further back than 1y" in answered.stderr
+    assert "checks on pipestate.observed now see only the last 1y" in answered.stderr
     assert installed.database.value(count) == 3
     assert "deleted 2 rows" in must(installed.pipestate("ledger", "prune", "--older-than", "1y", "--yes"))
     assert installed.database.value(count) == 1
-    assert "nothing in the ledger" in must(
+    assert "the ledger has no record to delete" in must(
         installed.pipestate("ledger", "prune", "--older-than", "1y", "--yes")
     )
 
@@ -285,7 +285,7 @@ def test_prune_asks_first(installed: Project) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("attest", "backup-taken", "--by", " "), "--by is empty: say whose word it is"),
+        (("attest", "backup-taken", "--by", " "), "--by is empty: name the person who signs off"),
         (
             ("attest", "no-such", "--by", "me"),
             "no runbook has a sign-off no-such; there are orders/quiet/told-support",

@@ -34,5 +34,5 @@ def test_an_error_after_committed_batches_does_not_claim_that_all_was_rolled_bac
     contract.edit("runbooks/orders.md", (', opens: ["b2"]', ""))
     up = contract.alembic("upgrade", "head")
     assert "division by zero" in up.stdout
-    assert "what this revision had not committed was rolled back" in up.stdout
+    assert "uncommitted changes of this revision were rolled back" in up.stdout
     assert contract.database.value("SELECT name FROM orders") == "x"

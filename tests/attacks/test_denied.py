@@ -452,7 +452,7 @@ def test_a_reason_goes_through_and_is_kept(
 def test_an_empty_reason_is_none(project: Guarded) -> None:
     project.write("b1", "op.drop_table('items')")
     said = project.attempt(x=("force= ",))
-    assert said == "-x force= is empty: it takes a reason to go through a closed gate"
+    assert said == "-x force= is empty: write the reason that passes the closed gate"
     assert project.database.value("SELECT count(*) FROM items") == 1993
 
 

@@ -234,7 +234,7 @@ def test_a_commit_by_text_is_judged_before_and_after_it(mode: str, project: Guar
 @pytest.mark.parametrize("text", ["ROLLBACK", "DROP TABLE items; COMMIT"])
 def test_a_script_that_could_not_be_judged_is_not_written(text: str, project: Guarded) -> None:
     project.write("b1", sql(text))
-    with pytest.raises(CommandError, match="in a way that a script cannot judge"):
+    with pytest.raises(CommandError, match="in a way that a script cannot check"):
         project.script()
 
 

@@ -96,7 +96,7 @@ def test_ctrl_c_through_another_driver(slow: Project, driver: str) -> None:
     if driver != "asyncpg" or sqlalchemy_is("2.0.44"):
         wait_until(lambda: not is_running(slow.database, "slow()"), "the server has stopped", patience_s=2)
     assert done.stderr.strip().endswith(
-        "interrupted: what ran was cancelled, nothing of this revision was done"
+        "interrupted: the statement was cancelled, nothing of this revision was done"
     )
     assert state_of(slow.database) == AT_B2
 
@@ -127,7 +127,10 @@ def test_ctrl_c_in_the_body_leaves_everything_as_it_was(gated: Project) -> None:
     wait_until(lambda: not is_running(gated.database, "slow()"), "the server has stopped", patience_s=2)
     assert done.returncode not in (0, 1)
     assert "Traceback" not in done.stderr, done.stderr
-    assert "interrupted: what ran was cancelled, and what this revision" in done.stdout + done.stderr
+    assert (
+        "interrupted: the statement was cancelled, and uncommitted changes of this revision"
+        in done.stdout + done.stderr
+    )
     assert state_of(gated.database) == AT_B2
 
 

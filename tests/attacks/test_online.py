@@ -113,7 +113,7 @@ def test_a_check_whose_dashes_an_editor_has_changed_is_not_prose(gated: Project,
 def test_a_check_in_a_fence_of_almost_sql_is_not_prose(gated: Project, language: str) -> None:
     gated.edit(CONTRACT, ('must_pass=["quiet", "approved"],', ""), ('recheck=["quiet"],', ""))
     gated.edit(PAGE, ("```sql\n-- check: approved", f"```{language}\n-- check: approved"))
-    assert_refused(gated.alembic("upgrade", "head"), gated.database, "write ```sql, no other runs")
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "write ```sql, because other")
 
 
 def test_a_page_that_cannot_be_read_opens_nothing(gated: Project) -> None:

@@ -200,7 +200,7 @@ def test_a_revision_that_imports_its_place_in_the_history_stops_no_upgrade(gated
     gated.write("places.py", 'down_revision = "B2".lower()\n')
     done = gated.pipestate("plan")
     assert done.returncode == 2
-    assert "`down_revision` is no literal: write the ids themselves" in done.stderr
+    assert "`down_revision` is not a literal: write the ids themselves" in done.stderr
 
 
 def test_a_revision_without_source_asks_its_own_gate(gated: Project) -> None:
@@ -351,7 +351,7 @@ def test_a_guard_behind_configure_is_refused(gated: Project) -> None:
     gated.use_environment("guarded")
     write(gated, SILENT["no gate at all"])
     gated.edit("migrations/env.py", (GUARD, ""), (BEGIN, f"        {GUARD}{BEGIN}"))
-    assert_refused(gated.alembic("upgrade", "head"), gated.database, "guard(context) stands behind")
+    assert_refused(gated.alembic("upgrade", "head"), gated.database, "guard(context) is called after")
 
 
 def test_the_guard_holds_where_an_application_brings_its_own_steps(gated: Project) -> None:

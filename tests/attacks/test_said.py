@@ -162,7 +162,7 @@ def test_a_closed_gate_behind_a_commit_of_an_earlier_revision_does_not_promise_t
     assert ("all of this run, which is one transaction, is rolled back" in failed) == (
         dump(filled.database) == before
     )
-    stays = "all of this run since its last commit, which an earlier revision made, is rolled back"
+    stays = "everything after the last commit, which an earlier revision made, is rolled back"
     assert ("the revisions before it stay" if filled.database.is_sqlite else stays) in failed, failed
 
 
@@ -177,7 +177,7 @@ def test_a_closed_gate_behind_a_commit_of_its_own_revision_says_so(filled: Guard
     gate = "with gate('book/one', lock=['items'], revision=revision):\n    op.drop_table('items')"
     filled.write("b1", READING + gate, top="from pipestate.gate import gate")
     failed = str(filled.attempt())
-    stays = "all of this run since its last commit, which this revision made, is rolled back"
+    stays = "everything after the last commit, which this revision made, is rolled back"
     assert ("the revisions before it stay" if filled.database.is_sqlite else stays) in failed, failed
     assert "an earlier revision" not in failed
 

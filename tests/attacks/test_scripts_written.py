@@ -200,7 +200,7 @@ def test_of_a_body_that_fails_in_the_middle_nothing_more_is_done(gated: Project,
     approve(gated)
     script = without_psql_commands(gated.script("b2:head"))
     said = feed(gated.database, "\\set ON_ERROR_ROLLBACK on\n" + script)
-    assert "a statement between them has failed" in said
+    assert "an earlier statement has failed" in said
     if fails == "first":
         assert state_of(gated.database) == AT_B2
     else:  # what was done before is committed by the client; what comes after is not, the version least of all

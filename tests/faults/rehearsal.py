@@ -19,7 +19,7 @@ PATIENCE_S = 10
 
 
 def rehearse(world: World) -> Case:
-    """Rehearse revisions on a clone, and again on its copy beside a blocking reader."""
+    """Rehearse revisions on a clone, and again on its copy while a blocking reader runs."""
     return _case(Rehearsal.lay_out(world, LAST))
 
 

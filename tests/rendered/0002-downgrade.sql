@@ -612,7 +612,7 @@ BEGIN
     EXECUTE 'SELECT EXISTS (SELECT FROM pipestate.run WHERE event NOT IN (''upgrade'', ''downgrade'', ''stamp''))' INTO used;
   END IF;
   IF used THEN
-    RAISE WARNING 'the ledger has rows, so this downgrade leaves it as it is; the next upgrade finds it again';
+    RAISE WARNING 'the ledger has rows, so this downgrade keeps it; the next upgrade uses it again';
     PERFORM set_config('search_path', path, true);
     RETURN;
   END IF;

@@ -1017,7 +1017,7 @@ BEGIN
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.schema_record ' || todo;
   END IF;
-  CALL pipestate.require_version('1.fe4fb855a8c2');
+  CALL pipestate.require_version('1.adb1d5a05182');
   CREATE OR REPLACE VIEW pipestate.observed AS
   SELECT o.name,
          o.value,

@@ -54,7 +54,7 @@ BEGIN
   IF other_owner IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner, current_user);
   END IF;
-  CALL pipestate.require_version('1.fe4fb855a8c2');
+  CALL pipestate.require_version('1.adb1d5a05182');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -112,7 +112,7 @@ CALL pipestate.begin_gate(
   path => pg_catalog.current_schemas(false),
   timeout => '30s',
   may_be_gone => true,
-  sha256 => '77c058d21368f9e4eb77b36c6f599f118502975d883c26d9f8beadac6f554b77',
+  sha256 => '2af9a3c9f7d594ec366792677450506493a264a438d103f5aea2aa0faa784a64',
   files => '{"0001": "5182d9e060cf59c7c169932831b75a44", "0002": "0c9bd0270d6ad8eb301772358a151aa2", "0003": "cdb30b29da0e83bdcf2ae73f11a68ecf", "0004": "1ea7f6b035494770202dd69997040247", "0005": "e199289031ee124cb5916ddc93f93783", "0006": "c17ddf09e2e7fbb0f97b62adc47b4e60", "0007": "0d79961ff770c221f121eb6679e75bc5"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0005']::text[]);

@@ -435,7 +435,7 @@ BEGIN
   SELECT substring(p.prosrc, '[0-9]+[.0-9a-f]*') INTO todo FROM pg_proc p
    WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname = 'version';
   IF split_part(todo, '.', 1)::integer > 1 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.fe4fb855a8c2): use the pipestate that installed them', todo);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.adb1d5a05182): use the pipestate that installed them', todo);
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
@@ -478,7 +478,7 @@ BEGIN
     JOIN pg_catalog.pg_attribute a ON a.attrelid = relation::oid AND a.attname::text = k.name;
   IF names IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-      '%s has no primary key, by which its rows could be taken in batches: name unique columns', the_table);
+      '%s has no primary key, so its rows cannot be split into batches: name unique columns', the_table);
   END IF;
   after_last := pg_catalog.format('ROW(%s) > ROW(%s)', names, after_last);
   up_to_next := pg_catalog.format('ROW(%s) <= ROW(%s)', names, up_to_next);
@@ -1078,7 +1078,7 @@ BEGIN
   FOREACH relation IN ARRAY relations LOOP
     IF relation IS NOT NULL AND NOT pipestate.is_locked(relation) THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s destroys something of %s, which the gate of this revision has not locked, '
-        'so its rows were not looked at: name it in gate(..., lock=[...])', what, relation);
+        'so its rows were not checked: name it in gate(..., lock=[...])', what, relation);
     END IF;
   END LOOP;
 END $$;
@@ -1127,7 +1127,7 @@ BEGIN
                   WHERE o.number NOT IN (SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = c.oid AND NOT a.attisdropped));
   IF lost IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision %s destroys something of %s, which its gate has not locked, '
-      'so its rows were not looked at: name it in gate(..., lock=[...])', revision, lost);
+      'so its rows were not checked: name it in gate(..., lock=[...])', revision, lost);
   END IF;
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.gated(revision text, step integer, VARIADIC lines text[])
@@ -1156,8 +1156,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM revision
       OR (step > 1 AND current_setting('pipestate.step', true) IS DISTINCT FROM concat(revision, '/', step - 1)) THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the gate before this statement was not passed in this transaction, or a '
-      'statement between them has failed, so it does nothing';
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the gate before this statement was not passed in this transaction, or an earlier statement has failed, so this statement does nothing';
   END IF;
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.go_on(token text, version_table text, heads text[], path name[])
@@ -1165,7 +1164,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF pipestate.versions(version_table, array_to_string(ARRAY(SELECT quote_ident(s::text) FROM unnest('pg_catalog'::name || path) AS s
        WHERE NOT starts_with(s::text, 'pg_temp_')) || 'pg_temp'::text, ', ')) IS DISTINCT FROM heads THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'what comes before this revision was not done, so it does nothing';
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'an earlier part of this script was not done, so this revision does nothing';
   END IF;
   PERFORM set_config('pipestate.gate', token, true), set_config('pipestate.others', '', true);
 END $$;
@@ -1314,7 +1313,7 @@ BEGIN
     CALL pipestate.lock_tables(ARRAY[the_table], the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
     EXECUTE pg_catalog.format('DROP INDEX %s', state.own);
     EXECUTE pg_catalog.format('ALTER INDEX %s RENAME TO %I', state.spare, the_index);
-    CALL pipestate.say(pg_catalog.format('index %s was another one (%s): rebuilt as %s', the_index, state.actual, state.wanted));
+    CALL pipestate.say(pg_catalog.format('index %s had another definition (%s): rebuilt as %s', the_index, state.actual, state.wanted));
   ELSIF state.own_is_other THEN
     CALL pipestate.say(pg_catalog.format('index %s: PostgreSQL prints its definition as %s; write it so, else the next run builds it again',
       the_index, pg_catalog.split_part(state.actual, ' USING btree ', 2)));
@@ -1336,7 +1335,7 @@ BEGIN
   LOOP
     IF member.relkind = 'f' THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-        '%s is a foreign table, which cannot have an index of ours: detach it, or build the index of %s by hand',
+        '%s is a foreign table, which cannot be indexed here: detach it, or build the index of %s by hand',
         member.relid::regclass, the_table);
     END IF;
     CONTINUE WHEN member.relkind <> 'p' OR pg_catalog.to_regclass(pg_catalog.format('%I.%I', member.nspname, member.index_name)) IS NOT NULL;
@@ -1374,7 +1373,7 @@ BEGIN
                           WHERE i.inhparent = member.above AND x.indrelid = member.relid);
     IF member.own IS NULL THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-        '%s became a partition of %s while the index %s was built: run the same again, it goes on from here',
+        '%s became a partition of %s while the index %s was built: run the same again: it continues from here',
         member.relid::regclass, the_table, the_index);
     END IF;
     EXECUTE pg_catalog.format('ALTER INDEX %s ATTACH PARTITION %s', member.above, member.own);
@@ -1822,10 +1821,10 @@ BEGIN
       PERFORM pg_stat_clear_snapshot();
       SELECT string_agg(DISTINCT CASE
                WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 'the prepared transaction %L of %s holds the lock, since %s: run COMMIT PREPARED or ROLLBACK PREPARED',
                  p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
                WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 'pid %s, a session of %s, holds the lock (its query is hidden from %s)', a.pid,
                  coalesce(a.usename, 'another role'), current_user)
                ELSE format('pid %s (%s) holds it: %s', a.pid,
                            coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
@@ -1840,10 +1839,10 @@ BEGIN
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
         'could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again',
-        the_names, the_patience_s, coalesce(holders, 'the holder is gone'));
+        the_names, the_patience_s, coalesce(holders, 'the session that held it has ended'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', the_names, coalesce(holders, 'the holder is gone');
+      RAISE WARNING 'still waiting for a lock on %: %', the_names, coalesce(holders, 'the session that held it has ended');
       tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
@@ -2068,16 +2067,15 @@ BEGIN
   SELECT string_agg(each ->> 'name', ', ') INTO stale FROM jsonb_array_elements(entry.columns) AS each
    WHERE the_kind = 'columns' AND NOT (each ->> 'generated')::boolean AND each ->> 'name' <> ALL (the_derived);
   IF modified > 0 AND pipestate.modified_since(entry, the_changed_at) IS NULL THEN
-    fault := format('%s was reloaded since revision %s, so nothing says which of its %s rows were modified: all would keep the '
-      'value of then. Name `changed_at` in the contract', the_name, the_revision, left_over);
+    fault := format('%s was reloaded since revision %s, so its modified rows cannot be recognised: all %s rows would keep the old value. Name `changed_at` in the contract', the_name, the_revision, left_over);
   ELSIF stale IS NOT NULL AND fresh + modified > 0 THEN
     fault := format('since revision %s, new rows of %s: %s, modified rows: %s. The contract has no `derived` for %s: new rows '
-      'would get the default or NULL, modified rows their value of then. Add `derived`', the_revision, the_name, fresh, modified, stale);
+      'would get the default or NULL, modified rows their old value. Add `derived`', the_revision, the_name, fresh, modified, stale);
   ELSE
     RETURN;
   END IF;
   IF the_reason IS NULL THEN
-    PERFORM pipestate.refuse(fault || ', or accept that: alembic -x force="reason" downgrade ...');
+    PERFORM pipestate.refuse(fault || ', or accept these values: alembic -x force="reason" downgrade ...');
   END IF;
   INSERT INTO pipestate.run (event, actor, revision, reason)
   VALUES ('force', the_actor, the_revision, format('restore of %s, new rows: %s, modified rows: %s: %s', what, fresh, modified, the_reason));
@@ -2200,8 +2198,7 @@ BEGIN
   IF to_regclass(name) IS NULL THEN RETURN; END IF;
   EXECUTE format('SELECT last_value FROM %s WHERE is_called', name) INTO missed;
   IF missed > 0 THEN
-    PERFORM pipestate.warn(format('writes to %s during this restore whose values could not be derived: %s. Those rows keep '
-      'what they had, or the default', the_entry.name, missed));
+    PERFORM pipestate.warn(format('writes to %s during this restore whose values could not be derived: %s. These rows keep their hidden values, or get the default', the_entry.name, missed));
   END IF;
   EXECUTE format('DROP SEQUENCE %1$s; DROP FUNCTION %1$s() CASCADE', name);
 END
@@ -2233,7 +2230,7 @@ BEGIN
                  WHERE indrelid = relation AND indisprimary AND n <= indnkeyatts ORDER BY n);
   END IF;
   IF key = '{}' THEN
-    PERFORM pipestate.refuse(format('%s has no primary key, by which rows of %s could be compared: name one in keys', the_name, the_source));
+    PERFORM pipestate.refuse(format('%s has no primary key, so rows of %s cannot be compared: name its columns in keys', the_name, the_source));
   END IF;
   same := (SELECT string_agg(format('s.%1$I = t.%1$I', name), ' AND ') FROM unnest(key) AS name);
   SELECT work || jsonb_build_object('relation', the_source::text,
@@ -2246,7 +2243,7 @@ BEGIN
    WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND attnotnull AND NOT atthasdef
      AND attidentity = '' AND attname <> ALL (key) AND NOT the_derived ? attname;
   IF missing IS NOT NULL THEN
-    PERFORM pipestate.warn(format('rows of %s that are newer than revision %s have none in %s: nothing says what its %s would be',
+    PERFORM pipestate.warn(format('rows of %s that are newer than revision %s were not copied into %s: add its column %s to `derived`',
       the_source, the_revision, the_name, missing));
   ELSE
     SELECT work || jsonb_build_object('relation', the_source::text,
@@ -3557,8 +3554,7 @@ BEGIN
   SELECT string_agg(format('ALTER COLUMN %I DROP IDENTITY, ALTER COLUMN %1$I DROP NOT NULL', attname), ', ') INTO found
     FROM pg_attribute WHERE attrelid = the_relation AND attnum = ANY (numbers) AND attidentity <> '';
   IF found IS NOT NULL THEN
-    RETURN format('%s has an identity, which stays NOT NULL: copies of rows could not be written. In an earlier revision '
-      'ALTER TABLE %s %s; or write keep=False', listed, the_relation, found);
+    RETURN format('%s is an identity column, which stays NOT NULL, so a copied row could not be inserted. In an earlier revision run ALTER TABLE %s %s; or write keep=False', listed, the_relation, found);
   END IF;
   SELECT string_agg(format('%s of %s', indexrelid::regclass, member), ', ') INTO found
     FROM pipestate.family(the_relation) AS member JOIN pg_index ON indrelid = member AND indisreplident
@@ -3619,7 +3615,7 @@ BEGIN
   END IF;
   SELECT string_agg(oid::regclass::text, ', ') INTO found FROM pg_class WHERE oid = ANY (going) AND relkind = 'f';
   IF found IS NOT NULL THEN
-    RETURN format('%s is a foreign table, which cannot be kept aside: detach it first', found);
+    RETURN format('%s is a foreign table, which cannot be soft-dropped: detach it first', found);
   END IF;
   SELECT string_agg(format('%s of %s', inhrelid::regclass, inhparent::regclass), ', ') INTO found FROM pg_inherits
    WHERE inhrelid = ANY (the_relations) AND inhparent <> ALL (going);
@@ -3658,7 +3654,7 @@ CREATE OR REPLACE PROCEDURE pipestate.require_part(the_part text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF the_part <> coalesce(current_setting('pipestate.part', true), '') THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'an earlier step of this revision failed, so this one does nothing: see above';
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'an earlier step of this revision failed, so this step does nothing: see the error above';
   END IF;
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.holds(the_condition text) RETURNS boolean
@@ -3781,7 +3777,7 @@ BEGIN
     IF pipestate.holds(pg_catalog.format('EXISTS (SELECT FROM %s)', the_table)) THEN
       IF pg_catalog.to_regclass('pipestate.soft_drop') IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-          '%s holds rows, and there is no ledger that could put it aside: pipestate ledger install', the_table);
+          '%s has rows, and soft-dropping it needs a ledger: run pipestate ledger install', the_table);
       END IF;
       CALL pipestate.soft_drop_tables(the_revision, NULL, ARRAY[the_name], ARRAY[pg_catalog.to_regclass(the_table)], true);
     END IF;
@@ -3819,7 +3815,7 @@ BEGIN
   SELECT pg_catalog.string_agg(c, ', ') INTO found_text FROM pg_catalog.unnest(the_columns) AS c
    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname::text = c AND NOT a.attisdropped);
   IF fault IS NULL AND found_text IS NOT NULL THEN
-    fault := pg_catalog.format('%s exists, but without %s: it is another table of that name. Rename it, '
+    fault := pg_catalog.format('%s exists, but without %s: this is a different table of the same name. Rename it, '
       'or point the migrations at another database or search_path', the_table, found_text);
   END IF;
   SELECT pg_catalog.string_agg(pg_catalog.format('of %s is %s', a.attname, pg_catalog.format_type(a.atttypid, NULL)), ', ' ORDER BY a.attnum)
@@ -3849,7 +3845,7 @@ BEGIN
       pg_catalog.array_to_string(the_unique, ', '));
   END IF;
   IF fault IS NULL AND pipestate.holds(pg_catalog.format('EXISTS (SELECT FROM %s WHERE %I IS NULL)', the_table, the_key)) THEN
-    fault := pg_catalog.format('%s has rows without a %s, by which the migrations find rows: give them one or delete them, then run the same again',
+    fault := pg_catalog.format('%s has rows without a %s, which the migrations need to find rows: fill it in or delete the rows, then run the same again',
       the_table, the_key);
   END IF;
   IF fault IS NOT NULL THEN
@@ -3891,7 +3887,7 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.version() RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.fe4fb855a8c2' $$;
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.adb1d5a05182' $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_version(wanted text, with_tables boolean DEFAULT true)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -277,7 +277,7 @@ COLUMN = {
     "an identity": odd(
         "CREATE TABLE t (id int PRIMARY KEY, x int GENERATED ALWAYS AS IDENTITY)",
         "INSERT INTO t (id) VALUES (1)",
-        answer="x has an identity",
+        answer="x is an identity column",
     ),
     "a generated column": odd(
         "CREATE TABLE t (id int PRIMARY KEY, x int GENERATED ALWAYS AS (id * 2) STORED)",

@@ -67,8 +67,8 @@ def find_key(connection: Connection, backfill: Backfill) -> Key:
             connection, f"{_left(backfill)}\nAND {of_target(backfill, backfill.key)} IS NULL"
         ):
             raise ConfigError(
-                f"{backfill.block}: rows of {key.table} that it should update have no {key.column}, and no range "
-                "reaches them: name a key that is NOT NULL"
+                f"{backfill.block}: {key.column} is NULL in rows of {key.table} that match the UPDATE, so no batch "
+                "contains them: name a key that is NOT NULL"
             )
     except DBAPIError as error:
         if not is_wrong_sql(error):

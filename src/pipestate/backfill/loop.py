@@ -30,7 +30,7 @@ LOCK_PATIENCE_S = 30.0
 LAG_PATIENCE_S = 600.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
 QUIET_S = 60.0  # minimum time between repeated messages
-GOES_ON = "what is done stays done, and the same command goes on"
+GOES_ON = "finished batches are kept; the same command continues"
 LOCKED = ("55P03", "40P01", "40001")  # lock not available, deadlock, serialization failure
 NOT_OUR_FAULT = ("42501",)  # missing privilege
 
@@ -160,13 +160,13 @@ class BatchLoop(ABC, Generic[Done]):
         if self.locked_since is None:
             self.locked_since = now
             self.on_wait(
-                f"somebody keeps rows of {self.table} locked: trying again for {LOCK_PATIENCE_S:.0f} s"
+                f"another session has locked rows of {self.table}: trying again for {LOCK_PATIENCE_S:.0f} s"
             )
         if now - self.locked_since > LOCK_PATIENCE_S:
             who = self.engine.blockers(self.connection, self.table)
             raise Unreachable(
-                f"rows of {self.table} stayed locked for {LOCK_PATIENCE_S:.0f} s ({reason(error)}); at work on it: "
-                f"{who}; {GOES_ON}"
+                f"rows of {self.table} stayed locked for {LOCK_PATIENCE_S:.0f} s ({reason(error)}), locked by {who}; "
+                f"{GOES_ON}"
             ) from error
         time.sleep(self.lock_pause_s)
         self.lock_pause_s = min(self.lock_pause_s * 2, LONGEST_PAUSE_S)

@@ -79,7 +79,9 @@ def turn(connection: Connection, address: str) -> Iterator[None]:
     end = time.monotonic() + TURN_PATIENCE_S
     while not read_row(connection, f"SELECT pg_catalog.pg_try_advisory_lock({lock})")[0]:
         if time.monotonic() > end:
-            raise Unreachable(f"another run of {address} is at work on this database: let it end, or stop it")
+            raise Unreachable(
+                f"another run of {address} is working on this database: wait for it, or stop it"
+            )
         time.sleep(TURN_PAUSE_S)
     try:
         yield
@@ -100,12 +102,13 @@ def find_key(connection: Connection, backfill: Backfill) -> Key:
         raise ConfigError(f"{backfill.block}: {table} has no column {column}: correct `-- key:`")
     if found.typname not in TYPES:
         raise ConfigError(
-            f"{backfill.block}: {column} is of type {found.type}, whose ranges are not walked: name a key that is a "
+            f"{backfill.block}: {column} is of type {found.type}, which cannot be split into batches: name a key "
+            "that is a "
             "number, a uuid, a text, a date or a time"
         )
     if not found.indexed:
         raise ConfigError(
-            f"{backfill.block}: {column} of {table} has no index to walk along: name the primary key, or CREATE "
+            f"{backfill.block}: {column} of {table} has no index for the batches: name the primary key, or CREATE "
             f"INDEX CONCURRENTLY ON {table} ({backfill.key}) first"
         )
     return Key(table, backfill.key, str(found.type), bool(found.nullable))
@@ -153,8 +156,7 @@ def lag(connection: Connection) -> float:
     seconds, hidden, _ = read_row(connection, LAG)
     if hidden:
         raise ConfigError(
-            "--max-lag: this role may not see how far the replicas are behind: GRANT pg_monitor to it, or leave the "
-            "option out"
+            "--max-lag: this role may not read the lag of the replicas: GRANT pg_monitor to it, or leave the option out"
         )
     return float(seconds)
 

@@ -142,7 +142,7 @@ class RecordedRun(BatchLoop[tuple[Progress, Range]]):
         """Summarize the work done, for the message after an interrupt."""
         done = f"{many(self.updated, 'row')} of {self.key.table} updated in {many(self.batches, 'batch', 'batches')}"
         at = f", up to {self.key.column} {self.progress.last_key}" if self.progress.last_key else ""
-        return f"{done}{at}; the same command goes on there"
+        return f"{done}{at}; the same command continues there"
 
     def obey(self) -> None:
         """Wait while the run is paused, and apply the ordered batch size."""
@@ -150,7 +150,7 @@ class RecordedRun(BatchLoop[tuple[Progress, Range]]):
             return
         while (orders := ledger.read_orders(self.connection, self.progress)).paused_by:
             self.say_sometimes(
-                f"paused by {orders.paused_by}; to go on: pipestate backfill {self.work.address} --resume"
+                f"paused by {orders.paused_by}; to continue: pipestate backfill {self.work.address} --resume"
             )
             time.sleep(ORDERS_PAUSE_S)
         if orders.batch_rows != self.ordered_rows:
@@ -164,7 +164,7 @@ class RecordedRun(BatchLoop[tuple[Progress, Range]]):
             return None
         if ahead.first == self.progress.last_key:  # guards against an endless loop
             raise BackfillFailed(
-                f"{self.work.address}: the keys do not go on behind {ahead.first}: report this"
+                f"{self.work.address}: no key follows {ahead.first}, and the batches do not end: report this as a bug"
             )
         first, last = self.key.literal(ahead.first), self.key.literal(ahead.last)
         statement = with_range(self.backfill.sql, self.backfill.dialect, first, last)
@@ -186,9 +186,9 @@ class RecordedRun(BatchLoop[tuple[Progress, Range]]):
         return ahead.full
 
     def refused(self, error: DBAPIError) -> None:
-        behind = f" behind {self.key.column} {self.progress.last_key}" if self.progress.last_key else ""
+        behind = f" after {self.key.column} {self.progress.last_key}" if self.progress.last_key else ""
         raise BackfillFailed(
-            f"{self.work.address}: the batch{behind} was refused: {reason(error)}; what is done stays done "
+            f"{self.work.address}: the server refused the batch{behind}: {reason(error)}; finished batches are kept "
             f"({many(self.updated, 'row')} in this run): fix those rows, then run the same again"
         ) from error
 
@@ -229,6 +229,7 @@ class RecordedRun(BatchLoop[tuple[Progress, Range]]):
         if forecast.count_within(self.connection, self.backfill, self.key, first, last) >= updated:
             raise ConfigError(
                 f"{self.backfill.block}: the {many(updated, 'row')} that it updated between {first} and {last} still "
-                "match its WHERE, so it would never end; nothing was changed: let the condition tell what is done"
+                "match its WHERE, so the backfill would never end; nothing was changed: add a condition that "
+                "excludes updated rows"
             )
         self.is_proven = True

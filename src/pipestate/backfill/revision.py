@@ -33,7 +33,7 @@ def run_in_revision(name: str) -> None:
         elif sql.is_offline():
             sql.refuse_when(
                 f"EXISTS (SELECT 1 {without_range(matching(own), own.dialect)}\n)",
-                f"rows of {own.table} are still to be filled: run pipestate backfill {found.address}, then this script "
+                f"rows of {own.table} are not filled yet: run pipestate backfill {found.address}, then this script "
                 "again",
             )
         else:

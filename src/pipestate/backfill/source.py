@@ -17,7 +17,7 @@ from pipestate.runbook.variants import as_read_by
 
 _NUMBER = re.compile(r"-?[0-9]+")
 AS_WRITTEN = {"no_parameters": True}
-HOW = "a block with `-- backfill:`, `-- table:` and `-- key:` in a runbook is one (docs/how-to/backfill.md)"
+HOW = "a backfill is a runbook block with `-- backfill:`, `-- table:` and `-- key:` (docs/how-to/backfill.md)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def find_backfill(name: str, runbooks: Sequence[Runbook], dialect: str) -> Found
                     sql = as_read_by(dialect, backfill.sql)
                     return Found(runbook, phase, replace(backfill, sql=sql, dialect=dialect))
     raise ConfigError(
-        f"{named[0]} is for PostgreSQL alone: its page says that {dialect} cannot hold this state"
+        f"{named[0]} is for PostgreSQL alone: its runbook says that {dialect} cannot hold this state"
     )
 
 

@@ -49,7 +49,7 @@ def find_key(connection: Connection, backfill: Backfill) -> Key:
     _, pk, not_null = columns[column.lower()]
     if not (pk == 1 or _is_indexed(connection, table, column)):
         raise ConfigError(
-            f"{backfill.block}: {column} of {backfill.table} has no index to walk along: name the primary key, or "
+            f"{backfill.block}: {column} of {backfill.table} has no index for the batches: name the primary key, or "
             f"CREATE INDEX first"
         )
     row = _identity(connection, backfill.table, columns)

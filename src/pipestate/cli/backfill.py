@@ -93,7 +93,7 @@ def backfill(
         str | None,
         typer.Argument(
             metavar="[RUNBOOK/]ID",
-            help="The backfill, as its page names it.",
+            help="Name of the backfill in its runbook.",
             autocompletion=complete_backfill,
         ),
     ] = None,
@@ -107,16 +107,14 @@ def backfill(
     ] = None,
     pause: Annotated[
         bool | None,
-        typer.Option(
-            "--pause/--resume", help="Pause the run that is at work, after its batch; or let it go on."
-        ),
+        typer.Option("--pause/--resume", help="Pause the running backfill after its batch, or resume it."),
     ] = None,
     retune: Annotated[
         int | None,
         typer.Option(
             "--retune",
             metavar="N",
-            help="Let the run at work take N rows a batch; 0: as many as 200 ms allow.",
+            help="Give the running backfill N rows a batch; 0: as many as 200 ms allow.",
         ),
     ] = None,
     json_: AsJson = False,
@@ -171,7 +169,9 @@ def control(
         orders = order(connection, found, paused=pause, batch_rows=retune)
     size = "as many rows as 200 ms allow" if orders.batch_rows is None else many(orders.batch_rows, "row")
     state = f"paused by {orders.paused_by}" if orders.paused_by else "not paused"
-    lines = [f"{found.address}: {state}, a batch takes {size}; the run obeys before its next batch"]
+    lines = [
+        f"{found.address}: {state}, a batch takes {size}; the running command applies this before its next batch"
+    ]
     if orders.paused_by:
         lines.append(f"Next: {to.calls.pipestate(f'backfill {found.address} --resume')}")
     return {"backfill": found.address, **asdict(orders)}, lines
@@ -213,7 +213,7 @@ def forecast_as_lines(found: "Forecast", calls: Calls) -> Iterator[str]:
     )
     yield f"{found.key} from {found.first_key} to {found.last_key}, in at least {_batches(found.batches)}"
     if found.resumes_after is not None:
-        yield f"goes on behind {found.key} {found.resumes_after}, where the last run stopped"
+        yield f"continues after {found.key} {found.resumes_after}, where the last run stopped"
     yield f"Next: {calls.pipestate(f'backfill {found.address}')}"
 
 

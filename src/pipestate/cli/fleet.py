@@ -46,7 +46,7 @@ VersionTable = Annotated[
     typer.Option(
         "--version-table",
         metavar="TABLE",
-        help="TABLE or SCHEMA.TABLE, where it is not found.",
+        help="Alembic's version table, if pipestate does not find it: TABLE or SCHEMA.TABLE.",
         rich_help_panel=DATABASE_PANEL,
     ),
 ]
@@ -147,11 +147,13 @@ def upgrade(
     project: Project,
     databases: Databases,
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="How far: a revision, a branch, head, or heads.")
+        str, typer.Argument(metavar="TARGET", help="Target: a revision, a branch, head, or heads.")
     ] = "heads",
     waves: Annotated[
         str,
-        typer.Option("--waves", metavar="1,10%,100%", help="How far each wave goes, in the list's order."),
+        typer.Option(
+            "--waves", metavar="1,10%,100%", help="Databases done after each wave, in the list's order."
+        ),
     ] = "1,10%,100%",
     phases: Annotated[
         list[str] | None,
@@ -164,7 +166,9 @@ def upgrade(
     ] = None,
     max_failures: Annotated[
         int,
-        typer.Option("--max-failures", min=0, metavar="N", help="Databases that may fail before it stops."),
+        typer.Option(
+            "--max-failures", min=0, metavar="N", help="Stop when more databases than this have failed."
+        ),
     ] = 0,
     hold: Annotated[
         bool, typer.Option("--hold", help="Exit with 0 if only revisions with a gate stay pending.")

@@ -49,7 +49,7 @@ RevId = Annotated[
 Head = Annotated[
     str | None,
     typer.Option(
-        "--head", metavar="REV", help="What the new revision follows, where the project has several heads."
+        "--head", metavar="REV", help="Head that the new revision follows, if the project has several."
     ),
 ]
 VersionPath = Annotated[
@@ -57,7 +57,7 @@ VersionPath = Annotated[
     typer.Option(
         "--version-path",
         metavar="DIR",
-        help="Where the new revision goes, where there are several version locations.",
+        help="Directory of the new revision, if there are several version locations.",
     ),
 ]
 
@@ -66,7 +66,7 @@ VersionPath = Annotated[
 def init(
     project: Project,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the runbook: what changes.")
+        str, typer.Argument(metavar="NAME", help="Name of the new runbook, after the change.")
     ] = "migration",
     rev_id: RevId = None,
     head: Head = None,
@@ -134,7 +134,7 @@ def revision(
     engine: Annotated[
         str | None,
         typer.Option(
-            "--engine", metavar="NAME", help="In which database, where env.py knows several (multidb)."
+            "--engine", metavar="NAME", help="Database of the contract, if env.py migrates several (multidb)."
         ),
     ] = None,
     rev_id: RevId = None,
@@ -288,12 +288,18 @@ def advice(started: "Started", named: Named) -> str:
 def next_step(drafted: "Contracted", named: Named) -> str:
     """Describe the runbook's new text, and the command that evaluates the contract's gate."""
     calls, phase = Calls(named), drafted.phase.name
-    stops = "its checks stop after it" if phase in drafted.ends else "its checks go on after it"
+    stops = (
+        ("its checks stop after that revision")
+        if phase in drafted.ends
+        else "its checks continue after that revision"
+    )
     ends = [name for name in drafted.ends if name != phase]
     gate = calls.pipestate(f"gate {drafted.runbook.name}/{phase}")
     lines = [f"  {phase} guards {drafted.revision}; {stops}"]
-    lines += [f"  end there, too: {', '.join(ends)}"] if ends else []
-    lines += [f"  go on after it: {', '.join(drafted.stays)}"] if drafted.stays else []
+    lines += [f"  phases that end at this revision, too: {', '.join(ends)}"] if ends else []
+    lines += (
+        [f"  phases that continue after this revision: {', '.join(drafted.stays)}"] if drafted.stays else []
+    )
     lines += ["", f"Next: {gate}", f"and once that is open: {calls.alembic('upgrade head')}"]
     return "\n".join(lines)
 

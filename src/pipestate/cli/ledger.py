@@ -137,7 +137,7 @@ def purge(
     to: Target,
     older_than: Annotated[
         str,
-        typer.Option("--older-than", metavar="30d", help="Only what was dropped longer ago: 30d, 12h, 45m."),
+        typer.Option("--older-than", metavar="30d", help="Only objects dropped longer ago: 30d, 12h, 45m."),
     ],
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
@@ -216,12 +216,12 @@ def prune(
     with to.connect(write=True) as (connection, _):
         found = [old for old in library.find_old(connection, age) if old.rows]
         if not found:
-            say(f"nothing in the ledger that could go is older than {older_than}", err=True)
+            say(f"the ledger has no record to delete that is older than {older_than}", err=True)
             return
         for old in found:
             say(f"{old.table}: {many(old.rows, 'row')}")
             if old.is_read_back:
-                say(f"checks on pipestate.observed will see no further back than {older_than}", err=True)
+                say(f"checks on pipestate.observed now see only the last {older_than}", err=True)
         if not yes:
             typer.confirm("Delete this for good?", abort=True, err=True)
         say(f"deleted {many(library.prune(connection, age), 'row')}", err=True)

@@ -236,7 +236,7 @@ def _meaning(parameter: Any) -> str:
 
 app = typer.Typer(
     cls=Commands,
-    help="Runbooks that run, and destructive migrations that wait for their gate.",
+    help="Run the checks of runbooks, and keep destructive migrations behind gates.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},

@@ -54,7 +54,7 @@ def find_changes(connection: "Connection", report: Report) -> tuple[Change, ...]
             records = last_records(connection)
     except DBAPIError as error:
         said = message(error).split("\n")[0]
-        say(f"warning: nobody was notified: the last records cannot be read: {said}", err=True)
+        say(f"warning: no notification was sent: the last records cannot be read: {said}", err=True)
         return ()
     return compare(report, {(each.runbook, each.phase): each.is_open for each in records})
 
@@ -83,9 +83,7 @@ def notify(project: Project, command: str, report: Report, changes: tuple[Change
         "at": as_plain(report.started_at),
         "changes": as_plain(changes, {"Verdict": "id=check_id outcome message"}),
     }
-    with explain_interrupt(
-        lambda: "the command of pipestate_notify was running; whatever was recorded stays"
-    ):
+    with explain_interrupt(lambda: "the command of pipestate_notify was running; all records are kept"):
         try:
             run_program(project.config or project.scripts, command, dumped(data))
         except PipestateError as error:

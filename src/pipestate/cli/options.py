@@ -95,12 +95,12 @@ def flag(name: str, *, panel: str, help: str) -> Any:
     return Annotated[bool, typer.Option(name, help=help, rich_help_panel=panel)]
 
 
-_INI = "Its alembic.ini; else ALEMBIC_CONFIG, else the one in this directory."
-_SECTION = "Its section in that file, where it is not [alembic]."
-_SCRIPTS = "Its directory with env.py, where it has no alembic.ini."
+_INI = "The project's alembic.ini; else ALEMBIC_CONFIG, else the one in this directory."
+_SECTION = "Section of that file, if not [alembic]."
+_SCRIPTS = "Directory of env.py, for a project without alembic.ini."
 _SHIPPED = "The migration that comes with pipestate."
-_URL = "Else PIPESTATE_DATABASE_URL or DATABASE_URL, else sqlalchemy.url of alembic.ini."
-_TABLE = "Alembic's version table, where pipestate does not find it: TABLE or SCHEMA.TABLE."
+_URL = "URL; else PIPESTATE_DATABASE_URL or DATABASE_URL, else sqlalchemy.url of alembic.ini."
+_TABLE = "Alembic's version table, if pipestate does not find it: TABLE or SCHEMA.TABLE."
 PROJECT_OPTIONS: dict[str, Any] = {
     "config": text_option("--config", "-c", metavar="INI", help=_INI, panel=PROJECT_PANEL),
     "section": text_option("--name", "-n", metavar="SECTION", help=_SECTION, panel=PROJECT_PANEL),

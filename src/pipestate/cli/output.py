@@ -129,7 +129,9 @@ def refuse_unwritable(output: Path | None) -> None:
     if output is None or (output.exists() and not output.is_file() and not output.is_dir()):
         return
     if output.is_dir() or not os.access(output.parent, os.W_OK):
-        raise ConfigError(f"cannot write {output}: there is no such directory, or it may not be written to")
+        raise ConfigError(
+            f"cannot write {output}: its directory is missing or not writable; name another file"
+        )
 
 
 def put(text: str, output: Path | None, *, at_once: bool = False) -> None:

@@ -34,15 +34,15 @@ MB = 2**20
 
 
 CLONE_OPTIONS: dict[str, Any] = {
-    "on": text_option("--on", metavar="URL", panel=PANEL, help="The clone. It is migrated, and stays so."),
-    "clone": flag(
-        "--clone", panel=PANEL, help="Make one: a copy of production on a server of pipestate's own."
+    "on": text_option(
+        "--on", metavar="URL", panel=PANEL, help="URL of the clone. The command migrates it and leaves it so."
     ),
+    "clone": flag("--clone", panel=PANEL, help="Copy production to a temporary server, and rehearse there."),
     "max_size": text_option(
         "--max-size", metavar="SIZE", panel=PANEL, help=f"Copy at most so much: 500MB; else {MAX_SIZE}."
     ),
     "schema_only": flag("--schema-only", panel=PANEL, help="Copy no rows: enough for compat."),
-    "keep_clone": flag("--keep-clone", panel=PANEL, help="Leave the copy running, and say where it is."),
+    "keep_clone": flag("--keep-clone", panel=PANEL, help="Leave the copy running, and print its URL."),
 }
 WIDEST = 100
 
@@ -72,14 +72,14 @@ def _where(
 
     if (on is not None) == bool(clone):
         raise ConfigError(
-            "say which clone: --on URL names one, --clone makes one of production; exactly one of the two"
+            "name one clone: --on URL for an existing one, or --clone for a new copy of production"
         )
     if on is None:
         return WantedClone(read_size(max_size or MAX_SIZE), bool(schema_only), bool(keep_clone))
     given = {"--max-size": max_size, "--schema-only": schema_only, "--keep-clone": keep_clone}
     for option in (option for option, value in given.items() if value):
         raise ConfigError(
-            f"{option} says how --clone copies, and --on names a clone that is there: leave one out"
+            f"{option} works only with --clone, and --on names an existing clone: leave one out"
         )
     return parse_url(on, source="--on")
 
@@ -140,9 +140,7 @@ def tell(said: str) -> None:
     say(f"pipestate: {said}", err=True)
 
 
-To = Annotated[
-    str, typer.Option("--to", metavar="REV", help="How far: a revision, a branch, head, or heads.")
-]
+To = Annotated[str, typer.Option("--to", metavar="REV", help="Target: a revision, a branch, head, or heads.")]
 From = Annotated[
     str | None,
     typer.Option("--from", metavar="REV", help="Apply revisions up to this one without judging them."),
@@ -167,11 +165,14 @@ def rehearse(
         typer.Option(
             "--max-wait",
             metavar="500ms",
-            help="How long others may wait at most: above it the exit code is 1.",
+            help="Longest wait allowed for other sessions; above it the exit code is 1.",
         ),
     ] = None,
     there_and_back: Annotated[
-        bool, typer.Option("--there-and-back", help="Go down and up again, too: is everything as before?")
+        bool,
+        typer.Option(
+            "--there-and-back", help="Also downgrade, compare with the state before, and upgrade again."
+        ),
     ] = False,
     record: Record = False,
     json_: AsJson = False,
@@ -192,7 +193,7 @@ def rehearse(
     for option in [name for name, value in {"--max-wait": max_wait, "--record": record}.items() if value]:
         if getattr(where, "schema_only", False):
             raise ConfigError(
-                f"{option} judges times, which mean nothing without rows: leave out --schema-only"
+                f"{option} needs times, and --schema-only copies no rows to measure: leave one out"
             )
     limit = milliseconds(max_wait)
     with job_on(production, where, to, from_, record=record) as (job, wanted, options):
@@ -211,7 +212,7 @@ def compat(
         typer.Option(
             "--statements",
             metavar="FILE",
-            help="A file of SQL, or the word pg_stat_statements: those that production has run.",
+            help="A file of SQL, or pg_stat_statements: the statements that production ran.",
         ),
     ],
     to: To = "heads",

@@ -72,7 +72,9 @@ def show(
     phase: Annotated[
         str | None,
         typer.Option(
-            "--phase", metavar="PHASE", help="Only this one, as SQL to paste: every criterion and its query."
+            "--phase",
+            metavar="PHASE",
+            help="Show only this phase, as SQL to paste: each criterion and its query.",
         ),
     ] = None,
     dialect: Annotated[

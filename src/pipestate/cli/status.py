@@ -144,9 +144,9 @@ def report(
     runbooks: Runbooks = None,
     *,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Write the page there; - is stdout.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="File of the report; - is stdout.")
     ],
-    days: Annotated[int, typer.Option("--days", min=1, max=3660, help="How far back the charts go.")] = 30,
+    days: Annotated[int, typer.Option("--days", min=1, max=3660, help="Period that the charts show.")] = 30,
     timeout: Timeout = DEFAULT_TIMEOUT_S,
 ) -> None:
     """Write a page for a browser: gates, sign-offs, numbers over time, the runbooks' text with its verdicts.

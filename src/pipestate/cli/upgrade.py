@@ -21,7 +21,7 @@ X = Annotated[
 def upgrade(
     to: Target,
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="How far: a revision, a branch, head, or heads.")
+        str, typer.Argument(metavar="TARGET", help="Target: a revision, a branch, head, or heads.")
     ] = "heads",
     hold: Annotated[
         bool, typer.Option("--hold", help="Exit with 0 if only revisions with a gate stay pending.")
@@ -78,7 +78,8 @@ def downgrade(
 def ready(
     to: Target,
     wait: Annotated[
-        str | None, typer.Option("--wait", metavar="5m", help="How long to wait until it is.")
+        str | None,
+        typer.Option("--wait", metavar="5m", help="Longest time to wait until the database is ready."),
     ] = None,
 ) -> None:
     """Say whether the database has every revision that this code knows. It takes no lock.
@@ -122,8 +123,8 @@ def show(result: "UpgradeResult", *, hold: bool) -> None:
             for runbook, phase in error.report.phases()
         ]
         say(
-            f"pipestate: {', '.join(result.pending_ungated)} have no gate of their own, but wait for one; new code may need them. "
-            f"These commands say what closes the gates: {'; '.join(gates)}",
+            f"pipestate: {', '.join(result.pending_ungated)} have no gate, but follow a revision whose gate is "
+            f"closed; new code may need them. To see what closes the gates: {'; '.join(gates)}",
             err=True,
         )
 

@@ -102,7 +102,7 @@ def gate(
         ),
     ],
     wait: Annotated[
-        str | None, typer.Option("--wait", metavar="30m", help="Wait so long for the gate to open.")
+        str | None, typer.Option("--wait", metavar="30m", help="Longest time to wait for the gate to open.")
     ] = None,
     json_: AsJson = False,
     timeout: Timeout = DEFAULT_TIMEOUT_S,

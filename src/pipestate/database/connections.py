@@ -106,7 +106,7 @@ def reader(
     SQLite: `query_only` and an authorizer. Together they also refuse PRAGMA, ATTACH and VACUUM INTO.
     """
     with (
-        explain_interrupt(lambda: "what ran was cancelled, nothing was changed"),
+        explain_interrupt(lambda: "running queries were cancelled; nothing was changed"),
         reachable(url),
         _connected(url, engine or engine_for(url, readonly=True)) as plain,
     ):
@@ -128,7 +128,7 @@ def _connected(url: URL, engine: sa.Engine) -> Iterator[Connection]:
 @contextmanager
 def writer(url: URL) -> Iterator[Connection]:
     """Connect inside a transaction that is committed at the end."""
-    rolled_back = "what ran was cancelled and rolled back"
+    rolled_back = "running statements were cancelled and rolled back"
     with explain_interrupt(lambda: rolled_back), reachable(url), engine_for(url).begin() as connection:
         engine_of(url).begin_writing(connection)
         yield connection
@@ -224,8 +224,8 @@ def _cannot_reach(url: URL, error: DBAPIError) -> str:
     reason = _reason(url, error)
     if CONFLICT in reason:
         return (
-            f"{shown(url)} is a standby, and ended the connection to replay what a query was reading: run this again, or on the "
-            f"primary; max_standby_streaming_delay is how long it waits ({CONFLICT})"
+            f"{shown(url)} is a standby, and cancelled a query to replay changes of the same rows: run the command "
+            f"again, or on the primary; max_standby_streaming_delay sets how long the standby waits ({CONFLICT})"
         )
     return f"cannot reach {shown(url)}: {reason}; check that the server runs and the URL is right"
 

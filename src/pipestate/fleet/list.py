@@ -201,7 +201,7 @@ def _checked(line: Line, found: QueryResult) -> QueryResult:
         raise ConfigError(f"{what} {many(found.total, 'row')}, and at most {MOST:,} are evaluated")
     if line.each is Each.DATABASE and len(found.columns) != 1:
         raise ConfigError(
-            f"{what} {', '.join(found.columns)}: one column, the name of the database, is wanted"
+            f"{what} {', '.join(found.columns)}: let it return one column, the name of the database"
         )
     if any(row[0] is None or row[0] == "" for row in found.rows):
         raise ConfigError(

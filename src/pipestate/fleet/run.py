@@ -162,11 +162,11 @@ class Fleet:
         """Raise Interrupted after Ctrl-C, with the progress so far."""
         if self.is_interrupted and self.waves:
             raise Interrupted(
-                f"{self.evaluated:,} of {many(self.total, 'database')} are done; those that ran were ended, and what they had not "
-                "committed is rolled back: run the same again"
+                f"{self.evaluated:,} of {many(self.total, 'database')} are done; running upgrades were stopped and "
+                "their uncommitted changes rolled back: run the same command again"
             )
         if self.is_interrupted:
-            kept = "what is shown is recorded" if recorded else "nothing was changed"
+            kept = "the databases shown here are recorded" if recorded else "nothing was changed"
             raise Interrupted(
                 f"{self.evaluated:,} of {many(self.total, 'database')} had answered; the rest was cancelled, {kept}"
             )
@@ -208,6 +208,6 @@ def refuse_records(request: FleetRequest, tenants: Tenants) -> None:
     shared: Sequence[Tenant] = [tenant for tenant in tenants.found if tenant.path]
     if request.record and shared:
         raise ConfigError(
-            f"{shared[0].source}: --record writes into the ledger of a database, which its schemas share, and "
-            "one tenant's record would pass for another's: leave --record out, or name databases"
+            f"{shared[0].source}: --record cannot be used with schemas: they share one ledger, which would mix the "
+            "records of tenants. Leave --record out, or list databases"
         )

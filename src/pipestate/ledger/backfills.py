@@ -136,5 +136,5 @@ def _write(connection: Connection, work: Work, before: Progress, values: dict[st
     done = connection.execute(update(table).where(unmoved).values(**values, updated_at=clock))
     if done.rowcount != 1:
         raise Unreachable(
-            f"another run of {work.address} is at work on this database: this one wrote nothing more; let that end"
+            f"another run of {work.address} is working on this database, so this run stopped: wait for the other"
         )

@@ -62,8 +62,8 @@ def _events(connection: Connection, revisions: set[str]) -> list[tuple[str, str]
 def explain_refusal(address: str, contract: str) -> str:
     """Say why a backfill is over, and what fills columns in the other direction."""
     return (
-        f"{address} is over since the contract {contract} was applied: it would copy old values over newer "
-        f"ones. The other direction is `derived` of that contract: its downgrade fills the old columns from the new"
+        f"{address} is refused since the contract {contract} was applied: it would overwrite newer values with old "
+        "ones. To fill the old columns, add `derived` to that contract and downgrade it"
     )
 
 

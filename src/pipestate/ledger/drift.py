@@ -100,7 +100,7 @@ class Drift:
     def sentence(self) -> str | None:
         """Summarize the drift in one line; None if the schema matches."""
         if self.incomparable is not None:
-            return f"the schema's record cannot be compared ({self.incomparable}); the next upgrade records it anew"
+            return f"the schema's record cannot be compared ({self.incomparable}); the next upgrade makes a new record"
         if not self.differences:
             return None
         return f"schema differs from its record: {listed(map(str, self.differences))}"

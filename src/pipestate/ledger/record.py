@@ -303,7 +303,7 @@ def attest(
     require_ledger(connection)
     person = person_of(by)
     if not person:
-        raise ConfigError("--by is empty: say whose word it is")
+        raise ConfigError("--by is empty: name the person who signs off")
     table = ledger_on(connection.dialect.name).attestation
     # Reuse the recorded spelling: some servers cannot compare names case-insensitively.
     signed = select(table.c.person).where(table.c.name == request.signoff.id).distinct()

@@ -121,7 +121,7 @@ def observe_statements(
     source = source or find_source(connection)
     if source is None:
         raise ConfigError(
-            "this database has no pg_stat_statements: create the extension, or take out the line"
+            "this database has no pg_stat_statements: create the extension, or remove the probe's line"
         )
     table = qualified("rehearsal", connection.dialect.name)
     rows = connection.execute(

@@ -38,7 +38,7 @@ VIEWS = (
     *("observed", "latest_observation", "soak_since", "soak", "sign_off"),
     *("backfill", "rehearsed", "compat", "drift", "disuse", "running_release"),
 )
-KEPT = "the ledger has rows, so this downgrade leaves it as it is; the next upgrade finds it again"
+KEPT = "the ledger has rows, so this downgrade keeps it; the next upgrade uses it again"
 # PostgreSQL hides soft-dropped columns in place; SQLite copies them and has a separate manifest.
 HIDES = {"postgresql": True, "sqlite": False}
 CLOCK = {"postgresql": "clock_timestamp()", "sqlite": "(strftime('%Y-%m-%d %H:%M:%f', 'now'))"}

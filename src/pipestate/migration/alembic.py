@@ -64,9 +64,9 @@ def describe_unguarded(environment: EnvironmentContext) -> str:
         return "no revision has run"
     connection = migration.connection
     if migration.as_sql:
-        kept = "wrote the script of {}, which nothing protects: do not use it"
+        kept = "wrote the script of {} without protection: do not use it"
     elif connection is not None and not connection.closed and connection.in_transaction():
-        kept = "ran {}, and what is not committed yet is rolled back: alembic current"
+        kept = "ran {}, and uncommitted changes are rolled back. To see the revision: alembic current"
     else:
         kept = "ran {}, which stays"
     return f"it {kept.format(listed(steps, most=len(steps)))}"

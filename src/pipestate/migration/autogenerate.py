@@ -69,7 +69,7 @@ class _Contracts(Rewriter):
             if up.upgrade_token != "upgrades":
                 phase = given or self.phase or "RUNBOOK/PHASE"
                 raise MigrationError(
-                    "contracts() serves a project with one database: in this one, write what drops "
+                    "contracts() works only in a project with one database: here, write the contract that drops "
                     f"{dropped} with `pipestate revision --contract {phase} --engine ...`"
                 )
             contract = ContractOp(given or self.phase or "", dropped, script, named=given is not None)

@@ -171,7 +171,7 @@ class Contract:
                 raise MigrationError(
                     f"revision {revision} dropped for good (keep=False), so this downgrade restores nothing: "
                     "load the "
-                    'backup, or go on without the data: alembic -x force="reason" downgrade ...'
+                    'backup, or continue without the data: alembic -x force="reason" downgrade ...'
                 )
             else:
                 warn(
@@ -301,8 +301,8 @@ def _derived_fault(contract: Contract) -> str | None:
         ):
             return f"derived[{table!r}] names {', '.join(sorted(other))}, which is not dropped"
     if contract.drop_triggers and not contract.columns:
-        return "drop_triggers without columns says nothing: triggers of a table are dropped with it"
+        return "drop_triggers has no effect without columns: leave it out, as a table's triggers are dropped with it"
     for table in contract.changed_at:
         if table not in contract.derived:
-            return f"changed_at[{table!r}] without derived[{table!r}] says nothing: name both or none"
+            return f"changed_at[{table!r}] has no effect without derived[{table!r}]: name both or none"
     return None

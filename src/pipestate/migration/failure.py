@@ -40,8 +40,8 @@ ADVICE = {
     "28P01": "check the password in the URL",
     "3D000": "create the database first, or check its name in the URL",
     "42501": "connect as the owner of the tables, or have the missing right granted; then run the same again",
-    "55P03": "end that transaction or wait for it, then run the same again: it goes on where it stopped",
-    "57014": "nothing is half done: run the same command again and it goes on where it stopped",
+    "55P03": "end that transaction or wait for it, then run the same again: it continues where it stopped",
+    "57014": "nothing is half done: run the same command again: it continues where it stopped",
     "57P01": "the server ended the connection: run the same again when it is back",
     "53300": "the server has no free connection: try again later",
     "2BP01": "drop or change what depends on it, then run the same again",
@@ -109,12 +109,12 @@ def explain(error: DBAPIError, url: URL) -> str:
     if refuses_writes(error):
         return f"{shown(url)} {TAKES_NO_WRITES} ({text})"
     if state is None and error.connection_invalidated:
-        return f"lost the connection to {shown(url)}: {text}; run the same again and it goes on"
+        return f"lost the connection to {shown(url)}: {text}; run the same again: it continues there"
     if state is None:
         return f"{text} ({shown(url)}); {_advice_without_state(text)}"
     advice = ADVICE.get(
         state,
-        "what this revision had not committed was rolled back: fix what it says, then run the same again",
+        "uncommitted changes of this revision were rolled back: fix the cause, then run the same again",
     )
     return f"{text} ({shown(url)}); {advice}"
 

@@ -74,14 +74,13 @@ from pipestate.verify.report import (
 from pipestate.verify.run import NOTHING, describe, read_evidence, run_check
 
 NOTHING_DONE = "nothing of this revision was done"
-PREPARED = (
-    "nothing was dropped; what this revision has committed before its gate stays, "
-    "and a rerun goes on from there"
-)
+PREPARED = "nothing was dropped; changes that this revision committed before its gate stay, and a rerun continues after them"
 EARLIER_STAY = f"{NOTHING_DONE}, and the revisions before it stay"
 ALL_BACK = "all of this run, which is one transaction, is rolled back"
-SINCE_COMMIT = "all of this run since its last commit, which {} made, is rolled back: alembic current"
-NOT_OURS = f"{NOTHING_DONE}; this run is in a transaction that Alembic did not begin, and ends with it"
+SINCE_COMMIT = (
+    "everything after the last commit, which {} made, is rolled back. To see the revision: alembic current"
+)
+NOT_OURS = f"{NOTHING_DONE}; this run is part of a transaction that the caller began, and the caller ends it"
 
 
 def what_was_done() -> str:
@@ -207,7 +206,7 @@ def gate(
             current_run().passed_gates.add(request.name)
     _refuse_autocommit(context, running)
     require_others = _watch_others(context, request, lock)
-    interrupted = "what ran was cancelled, and what this revision has not committed itself is rolled back"
+    interrupted = "the statement was cancelled, and uncommitted changes of this revision are rolled back"
     with sql.running(running), inside(running, lock), _translate_interrupt(context, lambda: interrupted):
         yield
         require_others()
@@ -219,8 +218,8 @@ def require(phase: str, checks: Sequence[str], *, revision: str | None = None) -
     with _errors_as_sentences(context):
         if context.as_sql:
             raise MigrationError(
-                "require() evaluates checks now, which a script cannot: pass the gate instead, or run it "
-                "without --sql"
+                "require() evaluates checks in a running migration, which a script cannot: use `with gate(...)`, or "
+                "upgrade without --sql"
             )
         request = read_request(phase, running_revision(revision), must_pass=checks)
         migration_engine_of(context).require_gate_transaction(op.get_bind(), request.revision)
@@ -351,7 +350,7 @@ def _errors_as_sentences(context: MigrationContext) -> Iterator[None]:
     with (
         logs_to_stderr(context),
         translated,
-        _translate_interrupt(context, lambda: f"what ran was cancelled, {what_was_done()}"),
+        _translate_interrupt(context, lambda: f"the statement was cancelled, {what_was_done()}"),
     ):
         try:
             yield

@@ -135,7 +135,7 @@ def _broken_references(migration: MigrationContext) -> set[tuple[Any, ...]]:
 
 
 TOO_LATE = (
-    "guard(context) stands behind context.configure(...), so this run was not guarded: {ran}. Put it at the top "
+    "guard(context) is called after context.configure(...), so this run was not guarded: {ran}. Put it at the top "
     "of env.py, at module level"
 )
 OUTSIDE = (

@@ -133,15 +133,11 @@ def _read(index: sa.Index) -> Index:
     more = [f"postgresql_{name}" for name in sorted(options) if name != "where" and options[name]]
     fault = None
     if index.name is None:
-        fault = "it has no name: give it one"
+        fault = "the index has no name: give it one"
     elif table is None:
-        fault = (
-            "it belongs to no table: name its columns by a table of SQLAlchemy, or use pipestate.ddl.Index"
-        )
+        fault = "the index belongs to no table: take its columns from a table of SQLAlchemy, or use pipestate.ddl.Index"
     elif more:
-        fault = (
-            f"{', '.join(more)} is not known here: write CREATE INDEX CONCURRENTLY in an autocommit_block()"
-        )
+        fault = f"{', '.join(more)} is not supported here: write CREATE INDEX CONCURRENTLY in an autocommit_block()"
     if fault or table is None:
         raise MigrationError(f"create_index({index.name!r}): {fault}")
     where = options["where"]

@@ -243,7 +243,7 @@ def find_blockers(connection: Connection, statement: str) -> tuple[str, bool]:
     weak = "'AccessShareLock', 'RowShareLock'" if statement.lstrip()[:6].upper() == "CREATE" else "''"
     rows = _query_own(connection, _BLOCKERS.format(names=names, weak=weak))
     if not rows:
-        return "who blocked it is gone", False
+        return "the blocking session has ended", False
     return "; ".join(str(row[0]) for row in rows[:3]), all(row[1] for row in rows)
 
 
@@ -316,7 +316,7 @@ def _gave_up(statement: str, blockers: str) -> str:
     committed = current_run().committed
     kept = f"it had committed {listed(committed)}" if committed else "nothing of this revision was kept"
     return (
-        f"the lock for `{short(statement)}` did not come: {plain(blockers)}. End that transaction or wait "
+        f"no lock for `{short(statement)}` in time: {plain(blockers)}. End that transaction or wait "
         f"for it, then run the same again: {kept}"
     )
 

@@ -103,7 +103,10 @@ def require_nothing_hidden(
     if left := choose(_UNFINISHED, connection)(connection):
         raise ConfigError(f"the restore of {left} has not ended: downgrade once more; nothing was changed")
     if orphans := find_orphans(connection):
-        raise ConfigError(f"{orphans} has hidden columns that the ledger does not know; nothing was changed")
+        raise ConfigError(
+            f"{orphans} has hidden columns that the ledger does not know: restore the ledger's records, or drop "
+            "these columns; nothing was changed"
+        )
 
 
 def known_columns(connection: Connection) -> dict[tuple[str, str], dict[str, str]]:

@@ -212,7 +212,7 @@ def read_reasons(given: Iterable[str]) -> tuple[dict[str, str], str | None]:
         found = _NAMED.fullmatch(value)
         reason = found["reason"] if found else value
         if not reason.strip():
-            raise MigrationError("-x force= is empty: it takes a reason to go through a closed gate")
+            raise MigrationError("-x force= is empty: write the reason that passes the closed gate")
         if found:
             named[found["gate"]] = reason
         else:
@@ -234,8 +234,8 @@ NO_GATE = (
     "or make the revision a Contract"
 )
 NOT_LOCKED = (
-    "{what} destroys something of {table}, which the gate of this revision has not locked, so its rows were "
-    "not looked at: name it in gate(..., lock=[...])"
+    "{what} destroys something of {table}, which the gate of this revision has not locked, so its rows were not "
+    "checked: name it in gate(..., lock=[...])"
 )
 
 
@@ -320,7 +320,7 @@ def has_passed(context: MigrationContext, runbook: Runbook, phase: Phase) -> boo
 
 NOT_ENFORCED = "not enforced: enforce = warn"
 SEVERAL = (
-    "-x force names no gate, and this run meets {gates}: say which one is forced, as "
+    "-x force names no gate, and this run has {gates}: name the forced one, as "
     '-x force="{first}: {reason}"; give -x force once for each'
 )
 

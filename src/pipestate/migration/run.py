@@ -92,7 +92,7 @@ def current_run() -> MigrationRun:
 X_OPTIONS = {
     "url": "the database",
     "contract": "the gate of contracts that autogenerate writes",
-    "force": "a reason to go through a closed gate",
+    "force": "the reason that passes a closed gate",
     "naive-timezone": "how to read timestamps without a zone (UTC)",
 }
 SECTION = "pipestate"

@@ -229,8 +229,8 @@ def autocommit() -> Iterator[None]:
         return
     if is_lent(context):
         raise MigrationError(
-            "this revision has work that commits as it goes (an index built concurrently, rows in batches), "
-            "and the transaction here was begun outside Alembic: let Alembic begin it, with "
+            "this revision commits several times (for a concurrent index or batches of rows), but its transaction "
+            "was begun outside Alembic: let Alembic begin it, with "
             "transaction_per_migration=True"
         )
     from pipestate.migration.postgresql import calls
@@ -287,7 +287,7 @@ def _part_assertion() -> str:
         return f"CALL pipestate.require_part({literal(part())});\n"
     return (
         f"IF current_setting('pipestate.part', true) IS DISTINCT FROM {literal(part())} THEN\n"
-        f"  {refusal('an earlier step of this revision failed, so this one does nothing: see above')}\n"
+        f"  {refusal('an earlier step of this revision failed, so this step does nothing: see the error above')}\n"
         "END IF;\n"
     )
 

@@ -219,8 +219,8 @@ class GuardedStep:
         kind = kind_of(statement, dialect)
         if ends_in_the_middle(statement, dialect):
             raise MigrationError(
-                f"revision {self.step.revision.revision} ends its transaction in the middle of one text: "
-                "give COMMIT or ROLLBACK an op.execute() of its own, or use autocommit_block()"
+                f"revision {self.step.revision.revision} has COMMIT or ROLLBACK in the middle of one op.execute(): "
+                "give it a separate op.execute(), or use autocommit_block()"
             )
         if kind is StatementKind.COMMIT:
             self._close()

@@ -151,8 +151,7 @@ def upgrade(on: Upgrade, wanted: Collection[str]) -> UpgradeResult:
         if applied == before and not any(each.id in result.closed for each in batch):
             names = ", ".join(revision.id for revision in batch)
             raise PipestateError(
-                f"env.py ran, and {names} is not applied on the database that was named: does it call "
-                "run_migrations()?"
+                f"env.py ran without applying {names} to the named database: let it call context.run_migrations()"
             )
     result.after = current
     pending = on.migrations.ancestors(wanted) - applied

@@ -133,11 +133,11 @@ def read_ini(path: Path) -> Ini:
 
 def _fault(path: Path, error: configparser.Error) -> str:
     if isinstance(error, configparser.MissingSectionHeaderError):
-        return f"{path}:{error.lineno}: this line stands in no section: put [alembic] above it"
+        return f"{path}:{error.lineno}: this line is in no section: put [alembic] above it"
     if isinstance(error, configparser.DuplicateOptionError):
-        return f"{path}:{error.lineno}: {error.option} stands twice in [{error.section}]: remove one of them"
+        return f"{path}:{error.lineno}: {error.option} appears twice in [{error.section}]: remove one of them"
     if isinstance(error, configparser.DuplicateSectionError):
-        return f"{path}:{error.lineno}: [{error.section}] stands twice: put its lines together"
+        return f"{path}:{error.lineno}: [{error.section}] appears twice: put its lines together"
     first = error.errors[0][0] if isinstance(error, configparser.ParsingError) and error.errors else 1
     return f"{path}:{first}: this line is neither a [section] nor `name = value`: correct it"
 

@@ -65,7 +65,9 @@ def _code_once(path: Path, _modified: int, _size: int) -> Code:
     directories = above[: root + 1]
     env = _env_py(directories)
     if env is None:
-        return Code((path,), f"{path} has no env.py above it, or beside several")
+        return Code(
+            (path,), f"{path} has no env.py in the directories above it, or several beside each other"
+        )
     found, left = {path, env}, [path]
     while left:
         file = left.pop()

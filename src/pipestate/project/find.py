@@ -121,7 +121,7 @@ def find_project(named: Named, environ: Mapping[str, str] | None = None) -> Proj
             raise ConfigError(message)
         if not named.scripts.is_dir():
             raise ConfigError(
-                f"there is no directory {named.scripts}: --scripts takes the one of the project's env.py"
+                f"there is no directory {named.scripts}: --scripts takes the directory of the project's env.py"
             )
         return Project(None, named.scripts, (named.scripts / "versions",), named=named)
     if named.shipped:

@@ -186,7 +186,7 @@ def find_targets(migrations: Migrations, name: str) -> tuple[str, ...]:
 
 def _one_head(heads: tuple[str, ...], name: str) -> tuple[str, ...]:
     if len(heads) > 1:
-        raise ConfigError(f"{name}: there are several ({', '.join(heads)}); name one of them, or say heads")
+        raise ConfigError(f"{name}: there are several ({', '.join(heads)}); name one of them, or write heads")
     return heads
 
 
@@ -197,7 +197,9 @@ def _revision(migrations: Migrations, name: str) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise ConfigError(f"{name}: several revisions begin so ({', '.join(found)}); write more of the id")
+        raise ConfigError(
+            f"{name}: several revisions begin with this ({', '.join(found)}); write more of the id"
+        )
     raise ConfigError(
         f"{name}: no revision and no branch of this project; write head, heads, a branch, or one of the ids "
         "that `pipestate plan` shows"

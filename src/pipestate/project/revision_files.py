@@ -187,12 +187,14 @@ def _id(path: Path, line: int, names: dict[str, ast.expr | None]) -> str:
         if old := _OLD_NAME.fullmatch(path.name):
             return old[1]
         raise ConfigError(
-            f"{path}:{line}: there is no `revision` in this file, and Alembic wants one in every file of its "
-            "versions: move other files elsewhere"
+            f"{path}:{line}: this file has no `revision`, which Alembic needs in each file of the versions "
+            "directory: move other files elsewhere"
         )
     value = literal(names["revision"], names)
     if not isinstance(value, str) or not value or set(value) & set(_ILLEGAL):
-        raise ConfigError(f"{path}:{line}: `revision` is no literal that Alembic takes: write the id itself")
+        raise ConfigError(
+            f"{path}:{line}: `revision` is not a literal that Alembic accepts: write the id itself as a string"
+        )
     return value
 
 
@@ -206,7 +208,7 @@ def _several(path: Path, line: int, name: str, names: dict[str, ast.expr | None]
     items = value if isinstance(value, tuple) else (value,)
     texts = tuple(item for item in items if isinstance(item, str))
     if value is UNKNOWN or len(texts) != len(items):
-        raise ConfigError(f"{path}:{line}: `{name}` is no literal: write the ids themselves")
+        raise ConfigError(f"{path}:{line}: `{name}` is not a literal: write the ids themselves as strings")
     return texts
 
 

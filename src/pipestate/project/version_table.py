@@ -305,7 +305,7 @@ def _refuse_elsewhere(
 def _by_content(migrations: Migrations, candidates: Sequence[Candidate], read: Read) -> Candidate | None:
     """Return the one table with rows of this project; all others must certainly belong to other projects."""
     if len(candidates) > MOST_TABLES:
-        message = f"{len(candidates):,} tables may say where the database stands: {HOW_TO_NAME_A_TABLE}"
+        message = f"{len(candidates):,} tables could be the version table: {HOW_TO_NAME_A_TABLE}"
         raise ConfigError(message)
     tables = [read(each) for each in candidates]
     fitting = [each for each in tables if each.is_of(migrations)]
@@ -314,7 +314,7 @@ def _by_content(migrations: Migrations, candidates: Sequence[Candidate], read: R
         return fitting[0]
     if len(tables) > 1:
         raise ConfigError(
-            f"several tables may say where the database stands: {_listed(tables)}; {HOW_TO_NAME_A_TABLE}"
+            f"several tables could be the version table: {_listed(tables)}; {HOW_TO_NAME_A_TABLE}"
         )
     return tables[0] if tables else None
 

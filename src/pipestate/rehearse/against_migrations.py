@@ -33,8 +33,8 @@ Key = tuple[str, str, str]  # schema, kind, name
 REWORDED = frozenset({"view", "materialized view", "rule"})
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 NO_REVISION = (
-    "{url} has no revision of this project, so nothing can be compared: migrate it, or say where it stands with "
-    "alembic stamp"
+    "{url} has no revision of this project, so nothing can be compared: migrate it, or set its revision with alembic "
+    "stamp"
 )
 NOT_FROM_BASE = (
     "the migrations do not run from base on an empty database, so nothing was compared: {where}{why}"

@@ -224,7 +224,7 @@ def run_child(
                 channel.close()
     if trace.done_at is None and trace.failure is None:
         raise Unreachable(
-            f"the process that migrates the clone ended with {code} before it was done: what it printed stands above; "
+            f"the process that migrates the clone ended with {code} before it was done: its output is above; "
             f"{HALF_MIGRATED}"
         )
     return trace

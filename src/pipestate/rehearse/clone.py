@@ -24,20 +24,20 @@ PRODUCTION = (
     "CREATE DATABASE … TEMPLATE"
 )
 PRIMARY = "{clone} is the primary of {production}, so it is production itself and nothing was run: --on takes a clone"
-STANDBY = "{clone} is a standby, which cannot be migrated: rehearse on a clone of it, or promote one that nobody needs"
+STANDBY = (
+    "{clone} is a standby, which cannot be migrated: rehearse on a clone of it, or promote a spare standby"
+)
 BLIND = (
     "the role {role} cannot see other sessions on {clone}, so its locks could not be distinguished from theirs: "
     "GRANT pg_monitor TO {role} is enough"
 )
 BUSY = (
-    "{count} on {clone}, so what they do would be measured, too: {who}. End them, or take a clone of your own"
+    "{count} on {clone}, so their waits would be measured, too: {who}. End them, or take a clone of your own"
 )
 ELSEWHERE = "{clone} is at {there}, production ({production}) at {here}: rehearse on a clone that is at the same revision"
-ENGINES = (
-    "{clone} and production ({production}) are not of the same engine: a rehearsal there would say nothing"
-)
+ENGINES = "{clone} and production ({production}) are of different engines: rehearse on a clone with production's engine"
 HIDDEN_COLUMN = "^_pipestate_[0-9]+_"  # a contract renames dropped columns like this
-HALF_MIGRATED = "the clone may be half migrated, take a new one; production was not touched"
+HALF_MIGRATED = "the clone may be half migrated, so use a new one; production was not touched"
 SERVER = text(named_query("rehearse", "server"))
 MAY_ADOPT = named_query("rehearse", "may_adopt")
 SEES = text(named_query("rehearse", "sees"))

@@ -241,7 +241,7 @@ def _watch(
         changed = changed_names(before, read_objects(connection)) if made.failure is None else []
     touched = {each.statement for each in (*made.broken, *made.changed, *made.unprepared)}
     broken = [(each.statement, each.revision) for each in made.broken]
-    assert job.production is not None, "`start` has seen it"
+    assert job.production is not None, "`start` refuses this earlier"
     with db.reader(job.production) as connection:
         return make_watch(connection, changed, files, broken, set(given) - touched)
 

@@ -98,7 +98,7 @@ def differences(before: Contents, after: Contents, *, rows: bool = True) -> Iter
         if old.rows != new.rows:
             yield f"table {name} had {old.rows:,} rows, has {new.rows:,}"
         elif rows and old.hash != new.hash:
-            yield f"table {name} has as many rows, and others"
+            yield f"table {name} has as many rows, but different ones"
     for name, (last, step) in sorted(before.positions.items()) if rows else ():
         found = after.positions.get(name)
         if f"sequence {name}" in after.definitions and (found is None or (last - found[0]) * step > 0):

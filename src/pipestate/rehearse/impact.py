@@ -288,7 +288,7 @@ REWRITES = (
 OTHER = ("runs while the lock is held", "a revision of its own, and transaction_per_migration=True in env.py")
 LATER = (
     "keeps its lock while a later revision runs",
-    "transaction_per_migration=True in env.py: then each revision ends with its locks",
+    "transaction_per_migration=True in env.py: then the locks of a revision end with it",
 )
 BEYOND = (
     f"locks a table of which production has more than {MOST_SCALED:.0f} times the rows: its time there is a guess",

@@ -177,7 +177,7 @@ def _rehearse(
         before = read_contents(job.clone)
     is_copied = not engine_of(job.clone).IS_FILE and down is None  # else it returns to this state anyway
     if is_copied:
-        say("a copy of the clone, for a second run beside a blocking reader")
+        say("a copy of the clone, for a second run while a blocking reader runs")
     with scratch_copy(job.clone) if is_copied else nullcontext((None, None)) as (copy, why_not):
         say(f"upgrading the clone from {position.current or 'base'} to {', '.join(to for _, to in steps)}")
         made = measure(job, position, steps, tables, Trace(begins=begins))
@@ -188,11 +188,11 @@ def _rehearse(
         requests = find_exclusive_requests(made.revisions, tables)
         found: Sequence[LockEncounter] = ()
         if before is not None and down is not None:
-            say(f"back to {down[1]}, and up again beside a blocking reader")
+            say(f"back to {down[1]}, and up again while a blocking reader runs")
             found, returned = come_back(job, down, steps, before, requests)
             made = replace(made, returned=returned)
         elif copy is not None and requests:
-            say("upgrading the copy, beside a blocking reader")
+            say("upgrading the copy, while a blocking reader runs")
             found, failure = run_beside_readers(replace(job, clone=copy), steps, requests)
             if failure is not None:
                 made = replace(made, not_tried=f"the second run stopped: {failure.message}")

@@ -115,13 +115,13 @@ def _right_form(key: str, value: str) -> str | None:
 def _misplaced(kind: str, values: dict[str, str], path: str, runbook: str | None) -> Iterator[str]:
     for key in (key for key in values if key not in KINDS):
         if key not in KINDS[kind]:
-            yield f"`-- {key}:` does not go with `-- {kind}:`: take the line out"
+            yield f"`-- {key}:` is not allowed in a block with `-- {kind}:`: take the line out"
         elif runbook and key != "require":  # a variant may have a criterion of its own
-            yield f"`-- {key}:` stands in the runbook, {runbook}, for both engines: take it out here"
+            yield f"`-- {key}:` applies from the runbook, {runbook}, to both engines: take it out here"
         elif key == "dialect" and values[key] and values[key] != POSTGRESQL:
             advice = "write postgresql, where SQLite cannot hold this state, or nothing"
             if values[key] == SQLITE:
-                advice = f"move it to {beside(path)}, under the same `## Phase:` and id"
+                advice = f"move it into the file {beside(path)}, under the same `## Phase:` and id"
             yield f"`-- dialect: {values[key]}`: {advice}"
 
 
@@ -165,7 +165,7 @@ def read_signoff(task: Task, found: Findings) -> SignOff | None:
         fault = f"a task-list item in a phase is a sign-off: write `{SIGNOFF_FORM}`, or a plain list item without the box"
         if ticked := _TICKED.match(task.text):
             fault = (
-                f"a ticked box signs nothing off: leave it `[ ]` and record the word with "
+                f"a ticked box is not a sign-off: leave it `[ ]` and record the sign-off with "
                 f"`pipestate attest {ticked['id']} --by WHO`"
             )
         found.add(task.line, fault)
@@ -242,8 +242,8 @@ def resolve_again(item: Again, earlier: Sequence[Phase], found: Findings) -> Ite
         if over is not None and window is None:
             found.add(
                 item.line,
-                f"again {item.address}, over `{over}`: its block names no length that could be another; "
-                "add `-- window:` with the one that stands in its SQL",
+                f"again {item.address}, over `{over}`: its block has no `-- window:` that `over` could replace: add "
+                "one with the length in its SQL",
             )
         elif over is not None and window is not None:
             sql = with_length(check.sql, window, over, check.dialect)

@@ -38,7 +38,9 @@ def read_directives(fence: Fence, found: Findings) -> tuple[dict[str, str], str]
     # A directive below SQL is a comment, so its check would be weaker than written.
     for index, line in enumerate(lines):
         if index not in top and mentions_directives(line):
-            found.add(fence.line, f"`{line.strip()}` stands below SQL: directives go to the top of the block")
+            found.add(
+                fence.line, f"`{line.strip()}` is below the SQL: move directives to the top of the block"
+            )
     if not any(key in KNOWN for key, _ in top.values()):
         return None
     values: dict[str, str] = {}
@@ -122,14 +124,14 @@ def _fault(key: str, value: str, before: dict[str, str]) -> str | None:
         return f"unknown directive `-- {key}:`: {advice}"
     if key in before:
         advice = "join the two with `and`" if key == "require" else "keep one of them"
-        return f"`-- {key}:` stands twice in one block: {advice}"
-    return None if value else f"`-- {key}:` says nothing: write its value on the same line"
+        return f"`-- {key}:` appears twice in one block: {advice}"
+    return None if value else f"`-- {key}:` has no value: write it on the same line"
 
 
 # Time span in a check's SQL: `-- window: 24 hours`, and `again: …, over `48 hours``.
 
 
-FORM = "a number and seconds, minutes, hours or days, as 24 hours"
+FORM = "a number and a unit (seconds, minutes, hours or days), as 24 hours"
 
 _LENGTH = re.compile(r"[1-9][0-9]{0,5} (?:second|minute|hour|day)s?")
 

@@ -90,7 +90,9 @@ class _Reader:
         elif name and file != f"{name}.md":
             this = file.removesuffix(".md")
             other = f", or write `runbook: {this}` here" if is_id(this) else ""
-            self.fault(node, f"`runbook: {name}` stands in a file of another name: call it {name}.md{other}")
+            self.fault(
+                node, f"`runbook: {name}` is in a file of another name: call the file {name}.md{other}"
+            )
         return name
 
     def phases(self, node: Node) -> dict[str, PhaseHeader]:
@@ -148,7 +150,7 @@ class _Reader:
         if not isinstance(node.value, str):
             self.fault(node, f"`{key}:` must be one text")
         elif not node.value.strip():
-            self.fault(node, f"`{key}:` says nothing: give its value or leave the key out")
+            self.fault(node, f"`{key}:` has no value: add it or leave the key out")
         else:
             return node.value.strip()
         return None
@@ -169,7 +171,7 @@ class _Reader:
         for key, value in node.value:
             name = str(key.value)
             if name in seen:
-                self.fault(key, f"`{name}` stands twice in {where}: keep one of them")
+                self.fault(key, f"`{name}` appears twice in {where}: keep one of them")
             else:
                 yield name, key, value
             seen.add(name)
@@ -226,7 +228,9 @@ def report_mismatch(header: Header, cut: list[Section], found: Findings) -> None
     for section in (section for section in cut if section.name is not None):
         first = written.setdefault(str(section.name), section.line)
         if first != section.line:
-            found.add(section.line, f"phase {section.name} stands twice, first on line {first}: join the two")
+            found.add(
+                section.line, f"phase {section.name} appears twice, first on line {first}: join the two"
+            )
     names = [name for name in written if is_id(name)]
     if header.phases and names != list(header.phases):
         line = next(iter(header.phases.values())).line

@@ -30,7 +30,7 @@ from pipestate.runbook.variants import only_postgresql
 def load(path: str | Path) -> Runbook:
     """Load a valid runbook; raise RunbookError with the first finding if it has faults."""
     if is_beside(path):
-        fault = f"it holds variants of {runbook_file(path)} and is no runbook of its own: name that"
+        fault = f"this file has only the SQLite variants of {runbook_file(path)}: name that runbook"
         raise RunbookError(str(path), 1, fault)
     runbook, found = _examined(read_text(path), path, read_beside(path))
     if runbook is None or found:
@@ -114,7 +114,7 @@ def _backfilled_twice(runbook: Runbook) -> Iterator[Finding]:
     for backfill in (each for phase in runbook.phases for each in phase.backfills):
         same = first.setdefault(backfill.id, backfill)
         if same.line != backfill.line:
-            yield _finding(backfill, f"that id stands at {same.block} already: give it another id")
+            yield _finding(backfill, f"that id is used at {same.block} already: give it another id")
 
 
 def _unread_by_sqlite(runbook: Runbook) -> Iterator[Finding]:
@@ -175,8 +175,8 @@ def faults(check: Check) -> Iterator[str]:
         )
     if check.window and check.again is None and not stands_in(check.sql, check.window, check.dialect):
         yield (
-            f"`-- window: {check.window}` stands in no literal of its SQL, so it could not be another: "
-            f"write the length there as '{check.window}', or take the line out"
+            f"`-- window: {check.window}` is not in a literal of its SQL, so `over` could not replace it: write the "
+            f"length there as '{check.window}', or take the line out"
         )
     if not checks_age(check):
         yield (

@@ -91,12 +91,12 @@ def _report_duplicates(parts: list[Part], found: Findings) -> None:
             if line != part.line:
                 what = "evidence for" if isinstance(part, Evidence) else "id"
                 found.add(
-                    part.line, f"{what} {name} stands twice in one phase, first on line {line}: keep one"
+                    part.line, f"{what} {name} appears twice in one phase, first on line {line}: keep one"
                 )
 
 
 def _report_strays(parts: list[Part], found: Findings) -> None:
-    """Report evidence without a check that needs it, and evidence for SQLite that stands twice."""
+    """Report evidence without a check that needs it, and evidence for SQLite that appears twice."""
     checks = [part for part in parts if isinstance(part, Check)]
     seen: set[tuple[str, str | None]] = set()
     for part in (part for part in parts if isinstance(part, Evidence)):
@@ -112,11 +112,11 @@ def _report_strays(parts: list[Part], found: Findings) -> None:
             elif all(check.require.shows_own_rows for check in same):
                 found.at(
                     part.block,
-                    f"explains {name}, which requires `{same[0].require.text}` and so shows its own rows: take this "
-                    "block out, and let the check itself select what a person needs to see",
+                    f"explains {name}, but a check that requires `{same[0].require.text}` shows its own rows: take "
+                    "this block out, and select all useful columns in the check",
                 )
             if is_variant(part) and (name, part.dialect) in seen:
-                found.at(part.block, f"evidence for {name} stands twice in one phase: keep one of them")
+                found.at(part.block, f"evidence for {name} appears twice in one phase: keep one of them")
             seen.add((name, part.dialect))
 
 
@@ -232,7 +232,7 @@ def _variants(text: str | None, path: str, cut: list[Section], found: Findings) 
     parts, read = list(blocks(source)), dict[str, list[SqlBlock]]()
     for part in parts:
         if isinstance(part, FrontMatter):
-            theirs.add(part.line, f"the front matter stands in the runbook, {path}: take it out here")
+            theirs.add(part.line, f"the front matter belongs to the runbook, {path}: take it out here")
     for section in sections(parts, theirs):
         if section.name is None:
             report_outside(section, theirs)
@@ -290,7 +290,9 @@ def _parts(section: Section, found: Findings, runbook: str | None = None) -> Ite
         if isinstance(block, Fence):
             part = read_block(block, found, runbook) if block.language == "sql" else None
         elif runbook and (isinstance(block, Task) or (isinstance(block, AgainItem) and block.listed)):
-            found.add(block.line, f"sign-offs and `again:` stand in the runbook, {runbook}: take it out here")
+            found.add(
+                block.line, f"sign-offs and `again:` belong to the runbook, {runbook}: take it out here"
+            )
         elif isinstance(block, Task):
             part = read_signoff(block, found)
         elif isinstance(block, AgainItem) and not runbook:

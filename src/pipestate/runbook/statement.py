@@ -268,9 +268,9 @@ def _hides_nothing(statement: list[Token]) -> Iterator[str]:
     if any(token.text == "\\" for token in statement):
         yield "a backslash outside quotes begins a psql command: a block is SQL alone, take it out"
     if any(token.kind == "name" and token.text[0] in "uU" for token in statement):
-        yield 'a name in U&"…" hides what it is: write the name plainly'
+        yield 'a name in U&"…" cannot be checked: write the plain name'
     for one, other in pairwise(statement):
         if other.text == "(" and EFFECTS.fullmatch(one.identifier):
             yield f"calls {one.identifier}(), which does more than read: take the call out"
         if one.text[:2] in ("E'", "e'") and other.kind == "string":
-            yield "a string goes on after E'…', and its backslashes with it: write one string"
+            yield "a second string literal continues E'…', with its escapes: write one literal"

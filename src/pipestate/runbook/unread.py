@@ -33,7 +33,8 @@ def report_hidden(block: Block, found: Findings) -> None:
                 found.add(block.line + 1 + number, fault)
         elif has_directives(block.content):
             found.add(
-                block.line, f"a check stands in a fence ```{block.language}: write ```sql, no other runs"
+                block.line,
+                f"a check is in a fence ```{block.language}: write ```sql, because other fences do not run",
             )
         if not block.closed:
             found.add(block.line, "this fence is never closed: end it with a line of the same marks")
@@ -60,7 +61,7 @@ def _almost_in(content: str) -> Iterator[tuple[int, str]]:
         if what := almost_directive(line, in_comment=in_comment):
             yield number, what
         elif (behind := _BEHIND.search(line)) and mentions_directives(behind[1]):
-            yield number, f"`{behind[1]}` stands behind SQL: directives go to the top of the block"
+            yield number, f"`{behind[1]}` is after SQL: move directives to the top of the block"
         in_comment = "*/" not in line and (in_comment or "/*" in line)
 
 

@@ -156,7 +156,7 @@ def without_range(sql: str, dialect: str | None) -> str:
 def matching(backfill: Backfill) -> str:
     """Write `FROM … WHERE …` for the rows that the statement would update or insert, including its range."""
     sql, update = backfill.sql, take_apart(backfill.sql, backfill.dialect)
-    assert update is not None, "lint has seen it"
+    assert update is not None, "lint refuses this earlier"
     seen = update.seen
     if update.inserts and update.from_ is not None:
         stop = seen[update.end].start if update.end < len(seen) else len(sql)
@@ -183,7 +183,7 @@ def count_of(backfill: Backfill, rows: str, row: Sequence[str]) -> str:
 def of_target(backfill: Backfill, column: str) -> str:
     """Qualify a column of the walked table with its alias in the statement, or its name."""
     update = take_apart(backfill.sql, backfill.dialect)
-    assert update is not None, "lint has seen it"
+    assert update is not None, "lint refuses this earlier"
     words = [token for token in update.walked if token.identifier]
     return f"{words[-1].text}.{column}"
 
@@ -302,9 +302,9 @@ def _of_its_parts(backfill: Backfill, update: Update) -> Iterator[str]:
         does = "reads" if update.inserts else "updates"
         yield f"{does} {written}, and `-- table:` says {backfill.table}: make them the same"
     if update.inserts and _lower(inserted_table(update)) == _lower(names(backfill.table)):
-        yield f"inserts into {backfill.table}, by whose ranges it goes: it would read its own rows"
+        yield f"inserts into {backfill.table}, whose ranges are its batches: it would read its own rows"
     if _lower(names(backfill.key)) in [(column,) for column in assigned(update)]:
-        yield f"sets {backfill.key}, by whose ranges it goes: rows would move from one range to the next"
+        yield f"sets {backfill.key}, whose ranges are its batches: rows would move from one range to the next"
     for word in ("RETURNING", "LIMIT", *(OF_A_SELECT if update.inserts else ())):
         if update.top(word, after=update.where) is not None:
             yield f"has a {word}, and a batch takes all rows of its range and returns none: take it out"
@@ -327,8 +327,7 @@ def _of_its_range(backfill: Backfill, update: Update) -> Iterator[str]:
     ]
     if loose:
         yield (
-            f"uses :{loose[0]} outside of a range: it stands in `{backfill.key} BETWEEN :first AND :last`, "
-            "and nowhere else"
+            f"uses :{loose[0]} outside of its range: use it only in `{backfill.key} BETWEEN :first AND :last`"
         )
         return
     own = [bound for bound in ranges if _is_on_key(bound, backfill, update)]
@@ -339,8 +338,8 @@ def _of_its_range(backfill: Backfill, update: Update) -> Iterator[str]:
         )
     elif sum(bound.stop - bound.begin for bound in own) + len(own) >= update.end - update.where:
         yield (
-            "has no condition beside the range, so nothing tells which rows are done, and it would never "
-            "end: add one, as `AND state IS NULL`"
+            "has no condition beside the range, so it would update finished rows again and never end: add one, as "
+            "`AND state IS NULL`"
         )
 
 

@@ -28,7 +28,7 @@ def join(parts: list[Part], variants: list[SqlBlock], found: Findings) -> list[P
         same = [each for each in variants if type(each) is type(part) and each.id == part.id]
         used |= {id(each) for each in same}
         for extra in same[1:]:
-            found.at(extra.block, f"{label(extra)} stands twice in one phase: keep one of them")
+            found.at(extra.block, f"{label(extra)} appears twice in one phase: keep one of them")
         if same:
             joined.append(_completed(part, same[0], found))
     for each in variants:

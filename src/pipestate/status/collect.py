@@ -153,7 +153,10 @@ def _with_records(
         read_recorded_signoffs(source, signoffs),
     )
     orphans = find_orphans(connection)
-    said = f"{orphans} has hidden columns that the ledger does not know: a restore cannot find them by name"
+    said = (
+        f"{orphans} has hidden columns that the ledger does not know, so no downgrade restores them: restore the "
+        "ledger's records, or drop these columns"
+    )
     forced = read_forced(source)
     if forced is not None and forced.revision in position.known:  # else the project has lost it
         forced = replace(forced, applied=forced.revision in position.applied)

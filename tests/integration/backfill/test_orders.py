@@ -30,7 +30,7 @@ def test_a_run_pauses_behind_its_batch_and_goes_on(orders: Orders, monkeypatch: 
         give(orders, paused=False)
 
     done = orders.run(size=10, on_progress=at(2, lambda: give(orders, paused=True)), on_wait=resume)
-    sentence = "paused by ann; to go on: pipestate backfill orders/state --resume"
+    sentence = "paused by ann; to continue: pipestate backfill orders/state --resume"
     assert (reported, done.rows_updated) == ([(sentence, (20, "ann", False))], 50)
     assert orders.times() == {1: 50}
 
@@ -108,7 +108,7 @@ def test_an_insert_that_nothing_tells_from_done_is_refused(orders: Orders) -> No
         "ON CONFLICT DO NOTHING"
     )
     with pytest.raises(
-        ConfigError, match="still match its WHERE, so it would never end; nothing was changed"
+        ConfigError, match="still match its WHERE, so the backfill would never end; nothing was changed"
     ):
         orders.run(endless, size=10)
     assert orders.database.value("SELECT count(*) FROM lines") == 0

@@ -54,16 +54,16 @@ def test_a_key_that_is_not_unique(pg_orders: Orders) -> None:
 def test_what_is_no_key(pg_orders: Orders) -> None:
     columns = "state text, times int"
     for make, said in (
-        (f"CREATE TABLE orders (id integer, {columns})", "has no index to walk along"),
+        (f"CREATE TABLE orders (id integer, {columns})", "has no index for the batches"),
         (
             f"CREATE TABLE orders (id integer, {columns}); CREATE INDEX ON orders (id) WHERE state IS NULL",
-            "has no index to walk along",
+            "has no index for the batches",
         ),
         (
             f"CREATE TABLE orders (id integer, {columns}); CREATE INDEX ON orders (state, id)",
-            "has no index to walk along",
+            "has no index for the batches",
         ),
-        (f"CREATE TABLE orders (id jsonb PRIMARY KEY, {columns})", "is of type jsonb, whose ranges"),
+        (f"CREATE TABLE orders (id jsonb PRIMARY KEY, {columns})", "is of type jsonb, which cannot be split"),
         ("CREATE VIEW orders AS SELECT 1 AS id, ''::text AS state, 0 AS times", "orders is no table"),
     ):
         pg_orders.database.run(make)
@@ -106,7 +106,7 @@ def test_a_partitioned_table(pg_orders: Orders) -> None:
 def test_two_at_once_are_one_and_a_sentence(pg_orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgresql, "TURN_PATIENCE_S", 0.1)
     pg_orders.make(5)
-    said = "another run of orders/state is at work on this database"
+    said = "another run of orders/state is working on this database"
     with (
         by_itself(pg_orders.database) as other,
         postgresql.turn(other, "orders/state"),
@@ -120,7 +120,7 @@ def test_a_batch_that_a_rule_refuses_stops_the_run_and_the_rest_stays(pg_orders:
     pg_orders.make(50)
     pg_orders.database.run("ALTER TABLE orders ADD CHECK (id <> 33 OR state IS NULL)")
     with pytest.raises(
-        BackfillFailed, match=r"the batch behind id 30 was refused: .*check.*30 rows in this run"
+        BackfillFailed, match=r"the server refused the batch after id 30: .*check.*30 rows in this run"
     ):
         pg_orders.run(size=10)
     assert pg_orders.times() == {0: 20, 1: 30}
@@ -142,7 +142,7 @@ def test_a_row_that_is_locked_for_a_while_is_waited_for(
         done = pg_orders.run(size=10, on_wait=let_go)
         assert (done.rows_updated, said) == (
             50,
-            ["somebody keeps rows of orders locked: trying again for 30 s"],
+            ["another session has locked rows of orders: trying again for 30 s"],
         )
 
 
@@ -155,7 +155,7 @@ def test_a_row_that_stays_locked_ends_it_and_says_who(
     with pg_orders.database.engine.connect() as other:
         other.exec_driver_sql("UPDATE orders SET old = 'x' WHERE id = 30")
         with pytest.raises(
-            Unreachable, match=r"rows of orders stayed locked .* at work on it: pid \d+ .*goes on"
+            Unreachable, match=r"rows of orders stayed locked .* locked by pid \d+ .*command continues"
         ):
             pg_orders.run(size=10)
     assert pg_orders.times() == {0: 30, 1: 20}

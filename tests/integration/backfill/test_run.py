@@ -105,7 +105,7 @@ def test_what_writers_put_behind_the_walk_is_found(orders: Orders) -> None:
 def test_a_row_of_the_ledger_that_another_run_moved_stops_this_one(orders: Orders) -> None:
     orders.make(50)
     other = "UPDATE pipestate.backfill_progress SET batches = batches + 1, last_key = '40'"
-    with pytest.raises(Unreachable, match="another run of orders/state is at work on this database"):
+    with pytest.raises(Unreachable, match="another run of orders/state is working on this database"):
         orders.run(size=10, on_progress=at(2, lambda: orders.database.run(other)))
     assert orders.times() == {0: 30, 1: 20}
 
@@ -162,7 +162,7 @@ def test_a_join_and_an_alias(orders: Orders) -> None:
 def test_what_is_refused_before_anything_is_changed(orders: Orders) -> None:
     orders.make(3)
     for old, new, page, said in (
-        ("id BETWEEN", "old BETWEEN", {"key": "old"}, "old of orders has no index to walk along"),
+        ("id BETWEEN", "old BETWEEN", {"key": "old"}, "old of orders has no index for the batches"),
         ("id BETWEEN", "no BETWEEN", {"key": "no"}, "orders has no column no: correct `-- key:`"),
         ("orders", "lines", {"table": "lines"}, "there is no table lines in this database"),
         ("state", "stat", {}, "nothing was changed: correct the UPDATE"),
@@ -175,9 +175,7 @@ def test_what_is_refused_before_anything_is_changed(orders: Orders) -> None:
 def test_rows_without_a_key_are_refused_where_they_would_be_left(orders: Orders) -> None:
     orders.make(3, key="integer UNIQUE")
     orders.database.run("INSERT INTO orders (id) VALUES (NULL)")
-    with pytest.raises(
-        ConfigError, match="rows of orders that it should update have no id, and no range reaches them"
-    ):
+    with pytest.raises(ConfigError, match="id is NULL in rows of orders that match the UPDATE"):
         orders.run()
     orders.database.run("UPDATE orders SET state = 'old' WHERE id IS NULL")
     assert orders.run().rows_updated == 3

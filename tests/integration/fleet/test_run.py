@@ -227,7 +227,5 @@ def test_connections_are_closed_and_no_more_than_wanted_are_open(shop: Project, 
 def test_records_of_schemas_are_refused(shop: Project, tenants: Tenants) -> None:
     database = tenants.create()
     line = f"{database.text} schemas: SELECT 'public'"
-    with pytest.raises(
-        ConfigError, match="list:1: --record writes into the ledger of a database, which its schemas share"
-    ):
+    with pytest.raises(ConfigError, match="list:1: --record cannot be used with schemas"):
         evaluate_list(shop, [line], record=True)

@@ -325,7 +325,7 @@ def test_require_evaluates_checks_at_once_and_locks_nothing(app: App) -> None:
     assert done.returncode == 255
     assert "quiet: recent is 1, required = 0" in done.stderr
     script = app.alembic("upgrade", "a1:b2", "--sql")
-    assert "require() evaluates checks now, which a script cannot" in script.stderr
+    assert "require() evaluates checks in a running migration, which a script cannot" in script.stderr
     app.database.run("UPDATE old_orders SET written_at = '2025-01-01'")
     assert app.alembic("upgrade", "head").returncode == 0
     assert not app.has_table()

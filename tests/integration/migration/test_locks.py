@@ -65,7 +65,7 @@ def test_another_roles_session_that_holds_it_is_said_to_be_one(pg: Database) -> 
         plain.leave()
         pg.run("DROP TABLE t", f"DROP ROLE {role}")
     assert (
-        f"pid {pid}, a session of {pg.url.username}, holds it (what it runs is not shown to {role})"
+        f"pid {pid}, a session of {pg.url.username}, holds the lock (its query is hidden from {role})"
         in str(caught.value)
     )
 
@@ -81,7 +81,9 @@ def test_a_prepared_transaction_that_holds_it_is_named() -> None:
         database.run("LOCK TABLE t IN ACCESS SHARE MODE", "PREPARE TRANSACTION 'it''s forgotten'")
         with database.begin() as waiter, in_a_revision(waiter), pytest.raises(MigrationError) as caught:
             lock_tables("t", patience_s=0.3)
-    assert "the prepared transaction 'it''s forgotten' of postgres holds it, since " in str(caught.value)
+    assert "the prepared transaction 'it''s forgotten' of postgres holds the lock, since " in str(
+        caught.value
+    )
     assert "ROLLBACK PREPARED" in str(caught.value)
 
 

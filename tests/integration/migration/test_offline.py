@@ -168,7 +168,7 @@ def test_a_script_for_sqlite_is_right_or_refused_in_a_sentence(
         assert sqlite_database.value("SELECT count(*) FROM pipestate_sign_off") == 0
         return
     assert done.returncode != 0
-    assert "which a script for SQLite cannot: run it without --sql" in done.stderr
+    assert "which a script for SQLite cannot: upgrade without --sql" in done.stderr
     assert "Traceback" not in done.stderr
     assert "DROP" not in done.stdout
 
@@ -177,7 +177,7 @@ def test_a_script_for_sqlite_keeps_the_sign_offs_of_any_project(
     sqlite_database: Database, tmp_path: Path
 ) -> None:
     shop = open_shop(tmp_path / "shop", sqlite_database)
-    with pytest.raises(MigrationError, match="run it without --sql"):
+    with pytest.raises(MigrationError, match="upgrade without --sql"):
         command.downgrade(shop.config(), "b2:a1", sql=True)
 
 

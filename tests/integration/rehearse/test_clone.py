@@ -84,5 +84,5 @@ def test_a_probe_waits_as_long_as_a_writer_would(pg: Database) -> None:
 def test_a_clone_that_vanishes_is_one_sentence(pg: Database) -> None:
     line = PolledConnection(pg.url)
     pg.run(f"SELECT pg_terminate_backend({line.pid})")
-    with pytest.raises(Unreachable, match=r"does not answer: .*take a new one; production was not touched"):
+    with pytest.raises(Unreachable, match=r"does not answer: .*use a new one; production was not touched"):
         line.query("SELECT 1")

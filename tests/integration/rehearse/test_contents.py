@@ -39,7 +39,7 @@ CHANGES = {
     "COMMENT ON INDEX orders_pkey IS 'why'": "comment on index orders_pkey is new",
     "REVOKE EXECUTE ON FUNCTION one() FROM PUBLIC": "rights on function one() was",
     "ALTER TABLE shop.lines SET UNLOGGED": "table shop.lines was",
-    "UPDATE orders SET note = 'z' WHERE id = 2": "table orders has as many rows, and others",
+    "UPDATE orders SET note = 'z' WHERE id = 2": "table orders has as many rows, but different ones",
     "DELETE FROM orders WHERE id = 2": "table orders had 2 rows, has 1",
 }
 
@@ -67,7 +67,9 @@ def test_neither_the_order_of_rows_nor_that_of_columns_is_a_difference(database:
     database.run("CREATE TABLE alembic_version (version_num varchar(32) NOT NULL PRIMARY KEY)")
     assert list(differences(before, read_contents(database.url))) == []
     database.run("UPDATE t SET a = 3 WHERE a = 2")
-    assert list(differences(before, read_contents(database.url))) == ["table t has as many rows, and others"]
+    assert list(differences(before, read_contents(database.url))) == [
+        "table t has as many rows, but different ones"
+    ]
 
 
 def test_a_sequence_that_is_ahead_has_skipped_numbers_and_hidden_columns_are_dropped(pg: Database) -> None:

@@ -76,7 +76,7 @@ def test_a_clone_that_vanishes_on_the_way_is_one_sentence(
     project: Project, clone: Database, postgres: Postgres
 ) -> None:
     given = job_for(project.root, clone, project.database)
-    lost = r"clone .*; the clone may be half migrated, take a new one; production was not touched$"
+    lost = r"clone .*; the clone may be half migrated, so use a new one; production was not touched$"
     with pytest.raises(Unreachable, match=lost):
         rehearse(given, ["g7"], say=silent, begins=lambda _: postgres.drop(clone))
     again = postgres.create(project.database.url.database)

@@ -153,6 +153,7 @@ def test_a_query_in_the_way_of_replay_ends_the_run_with_a_sentence(pair: Pair, t
         pair.primary.run("TRUNCATE scratch")
         error = asking.exception(timeout=30)
     assert isinstance(error, Unreachable)
-    assert "is a standby, and ended the connection to replay what a query was reading: run this again" in str(
-        error
+    assert (
+        "is a standby, and cancelled a query to replay changes of the same rows: run the command again"
+        in str(error)
     )

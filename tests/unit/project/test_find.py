@@ -224,11 +224,11 @@ def test_runbooks_lie_beside_the_ini_else_in_the_script_directory(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("script_location = x\n", "alembic.ini:1: this line stands in no section"),
-        (f"{SECRET}\n[alembic]\n", "alembic.ini:1: this line stands in no section"),
+        ("script_location = x\n", "alembic.ini:1: this line is in no section"),
+        (f"{SECRET}\n[alembic]\n", "alembic.ini:1: this line is in no section"),
         (f"[alembic]\n{SECRET}\n", "alembic.ini:2: this line is neither a [section] nor"),
-        ("[alembic]\na = 1\na = 2\n", "alembic.ini:3: a stands twice in [alembic]"),
-        ("[alembic]\n[alembic]\n", "alembic.ini:2: [alembic] stands twice"),
+        ("[alembic]\na = 1\na = 2\n", "alembic.ini:3: a appears twice in [alembic]"),
+        ("[alembic]\n[alembic]\n", "alembic.ini:2: [alembic] appears twice"),
         ("[other]\n", "alembic.ini has no section [alembic]; there are [other]"),
         ("", "alembic.ini has no section [alembic]; there are none"),
         ("[alembic]\n", "alembic.ini: [alembic] has no script_location"),

@@ -75,7 +75,7 @@ def test_targets() -> None:
     ("of", "name", "says"),
     [
         (BRANCHED, "head", "several (c, e)"),
-        (migrations("ab1", "ab2<ab1"), "ab", "several revisions begin so (ab1, ab2)"),
+        (migrations("ab1", "ab2<ab1"), "ab", "several revisions begin with this (ab1, ab2)"),
         (LINE, "+1", "no revision and no branch"),
         (LINE, "", "no revision and no branch"),
     ],

@@ -14,7 +14,7 @@ def test_differences_are_reported_by_name() -> None:
         "column orders.id was `integer`, is `bigint`",
         "index by_note is gone",
         "view fresh is new",
-        "table log has as many rows, and others",
+        "table log has as many rows, but different ones",
         "table orders had 2 rows, has 1",
     ]
     assert list(differences(before, after, rows=False))[-1] == "table orders had 2 rows, has 1"

@@ -133,11 +133,11 @@ def test_each_engine_s_variant_is_evaluated_again() -> None:
         ),
         (
             "- again: `one/plain`, over `2 days`",
-            "again one/plain, over `2 days`: its block names no length that could",
+            "again one/plain, over `2 days`: its block has no `-- window:` that",
         ),
         (
             "- again: `one/recent`, over `2d`",
-            "again one/recent, over `2d`: write a number and seconds, minutes, hours",
+            "again one/recent, over `2d`: write a number and a unit",
         ),
         (
             "- again: `one/recent`, requires `n = x`",
@@ -222,7 +222,7 @@ def test_an_id_stands_once_in_a_phase(items: Sequence[str], line: int) -> None:
     [(at, said)] = reported("\n".join(items))
 
     assert at == line
-    assert said == f"id recent stands twice in one phase, first on line {LINE}: keep one"
+    assert said == f"id recent appears twice in one phase, first on line {LINE}: keep one"
 
 
 def test_the_phase_where_the_block_stands_is_named() -> None:
@@ -252,7 +252,7 @@ def test_a_window_must_stand_in_the_sql(sql: str, findings_in: Callable[[str], R
     [(line, said)] = findings_in(body)
 
     assert line == 1
-    assert said.startswith("check a: `-- window: 24 hours` stands in no literal of its SQL")
+    assert said.startswith("check a: `-- window: 24 hours` is not in a literal of its SQL")
 
 
 def test_a_window_that_does_not_is_reported_where_the_block_stands_alone() -> None:
@@ -276,5 +276,5 @@ def test_a_window_must_stand_in_each_variant() -> None:
     assert [
         said
         for said in found
-        if said.startswith("s.sqlite.md:3: check recent: `-- window: 24 hours` stands in no")
+        if said.startswith("s.sqlite.md:3: check recent: `-- window: 24 hours` is not in a")
     ]

@@ -67,7 +67,7 @@ def test_a_view_may_be_narrower_than_its_phase(phase_of: Callable[[str], Phase])
             "`-- require: b =`: cannot read b =: a comparison is",
         ),
         (["-- check: a", "-- require: b = c"], "`-- require: b = c`: cannot read b = c:"),
-        (["-- check: a", "-- require:"], "`-- require:` says nothing: write its value on the same line"),
+        (["-- check: a", "-- require:"], "`-- require:` has no value: write it on the same line"),
         (["-- require: b = 1"], "`-- require:` without `-- check:`: name the check, as `-- check: its-id`"),
         (["-- dialect: sqlite"], "`-- dialect:` without `-- check:`"),
         (["-- check: a", "-- view: b", "-- require: c = 1"], "a block is one of check and view, not both"),
@@ -82,24 +82,30 @@ def test_a_view_may_be_narrower_than_its_phase(phase_of: Callable[[str], Phase])
         ),
         (
             ["-- check: a", "-- require: b = 1", "-- dialect: sqlite"],
-            "`-- dialect: sqlite`: move it to sample.sqlite.md, under the same `## Phase:` and id",
+            "`-- dialect: sqlite`: move it into the file sample.sqlite.md, under the same `## Phase:` and id",
         ),
         (["-- check: a", "-- require: b = 1", "-- level: info"], "`-- level: info`: write block or warn"),
         (
             ["-- check: a", "-- require: b = 1", "-- window: 24h"],
-            "`-- window: 24h`: write a number and seconds, minutes, hours or days, as 24 hours",
+            "`-- window: 24h`: write a number and a unit (seconds, minutes, hours or days), as 24 hours",
         ),
-        (["-- view: v", "-- window: 1 day"], "`-- window:` does not go with `-- view:`: take the line out"),
+        (
+            ["-- view: v", "-- window: 1 day"],
+            "`-- window:` is not allowed in a block with `-- view:`: take the line out",
+        ),
         (
             ["-- check: a", "-- require: b = 1", "-- from: 3 or 4"],
             "`-- from: 3 or 4`: write one revision, as ae10",
         ),
         (
             ["-- explains: good", "-- level: warn"],
-            "`-- level:` does not go with `-- explains:`: take the line out",
+            "`-- level:` is not allowed in a block with `-- explains:`: take the line out",
         ),
-        (["-- explains: good", "-- until: 0006"], "`-- until:` does not go with `-- explains:`"),
-        (["-- view: v", "-- require: b = 1"], "`-- require:` does not go with `-- view:`"),
+        (
+            ["-- explains: good", "-- until: 0006"],
+            "`-- until:` is not allowed in a block with `-- explains:`",
+        ),
+        (["-- view: v", "-- require: b = 1"], "`-- require:` is not allowed in a block with `-- view:`"),
     ],
 )
 def test_a_wrong_block_is_reported_at_its_fence(lines: list[str], message: str, findings_in: Lint) -> None:

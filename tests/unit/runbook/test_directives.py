@@ -70,18 +70,18 @@ def test_a_block_without_any_of_our_directives_is_prose(content: str) -> None:
             "-- check: a\n-- note: b\nSELECT 1",
             "unknown directive `-- note:`: the directives are check, explains,",
         ),
-        ("-- check: a\n-- check: b\nSELECT 1", "`-- check:` stands twice in one block: keep one of them"),
+        ("-- check: a\n-- check: b\nSELECT 1", "`-- check:` appears twice in one block: keep one of them"),
         (
             "-- require: a = 1\n-- require: b = 1\nSELECT 1",
-            "`-- require:` stands twice in one block: join the two",
+            "`-- require:` appears twice in one block: join the two",
         ),
-        ("-- check:\nSELECT 1", "`-- check:` says nothing: write its value on the same line"),
+        ("-- check:\nSELECT 1", "`-- check:` has no value: write it on the same line"),
         (
             "-- check: a\nSELECT 1\n-- require: b = 1\n",
-            "`-- require: b = 1` stands below SQL: directives go to the top",
+            "`-- require: b = 1` is below the SQL: move directives to the top",
         ),
-        ("SET x = 1;\n-- check: a\nSELECT 1", "`-- check: a` stands below SQL: directives go to the top"),
-        ("/* x */\n-- view: a\nSELECT 1", "`-- view: a` stands below SQL"),
+        ("SET x = 1;\n-- check: a\nSELECT 1", "`-- check: a` is below the SQL: move directives to the top"),
+        ("/* x */\n-- view: a\nSELECT 1", "`-- view: a` is below the SQL"),
     ],
 )
 def test_a_wrong_directive_is_reported(content: str, message: str) -> None:

@@ -68,10 +68,10 @@ def test_the_front_matter_may_end_as_yaml_does(end: str) -> None:
             5,
             "unknown key `form` in phase ready: it takes from,",
         ),
-        ("runbook: a\nrunbook: b\nphases: {ready: }", 3, "`runbook` stands twice in the front matter"),
-        ("runbook: a\nphases:\n  ready:\n  ready:", 5, "`ready` stands twice in phases: keep one of them"),
+        ("runbook: a\nrunbook: b\nphases: {ready: }", 3, "`runbook` appears twice in the front matter"),
+        ("runbook: a\nphases:\n  ready:\n  ready:", 5, "`ready` appears twice in phases: keep one of them"),
         ("runbook: A b\nphases: {ready: }", 2, "`runbook: A b`: a name is lower-case letters"),
-        ("runbook:\nphases: {ready: }", 2, "`runbook:` says nothing"),
+        ("runbook:\nphases: {ready: }", 2, "`runbook:` has no value"),
         ("runbook: {a: b}\nphases: {ready: }", 2, "`runbook:` must be one text"),
         ("runbook: a\ndefault: maybe\nphases: {ready: }", 3, "`default:` must be true or false"),
         ("runbook: a\nphases: ready", 3, "phases must be keys with values"),
@@ -80,7 +80,7 @@ def test_the_front_matter_may_end_as_yaml_does(end: str) -> None:
         ("runbook: a\nphases: {}", 3, "`phases:` is empty: list the phases, in order"),
         ("runbook: a\nphases:\n  ready: soon", 4, "phase ready must be keys with values"),
         ("runbook: a\nphases: {ready: , Go on: }", 3, "phase `Go on`: a name is lower-case letters"),
-        ("runbook: a\nphases:\n  ready:\n    until: ''", 5, "`until:` says nothing"),
+        ("runbook: a\nphases:\n  ready:\n    until: ''", 5, "`until:` has no value"),
         ("runbook: a\nphases:\n  ready:\n    until: ['1']", 5, "`until:` must be one text"),
         (
             "runbook: a\nphases:\n  ready:\n    opens: '0006'",
@@ -91,7 +91,7 @@ def test_the_front_matter_may_end_as_yaml_does(end: str) -> None:
         (
             "default: true\nrunbook: orders\nphases: {ready: }",
             3,
-            "`runbook: orders` stands in a file of another name: call it orders.md, or write `runbook: sample` here",
+            "`runbook: orders` is in a file of another name: call the file orders.md, or write `runbook: sample` here",
         ),
     ],
 )
@@ -104,7 +104,7 @@ def test_a_wrong_front_matter_is_reported_with_its_line(
 
 
 def test_a_file_whose_name_could_be_no_runbooks_is_to_be_called_by_its_runbook() -> None:
-    with pytest.raises(RunbookError, match=r"Old Orders.md:2: .* call it orders.md$"):
+    with pytest.raises(RunbookError, match=r"Old Orders.md:2: .* call the file orders.md$"):
         parse(page("runbook: orders\nphases: {ready: }"), "runbooks/Old Orders.md")
 
 

@@ -250,7 +250,7 @@ HIDDEN = "raw HTML or indented code holds what looks like a part of the runbook 
         (
             "```\n-- check: a\nSELECT 1\n```\n",
             1,
-            "a check stands in a fence ```: write ```sql, no other",
+            "a check is in a fence ```: write ```sql, because other",
         ),
         (
             "```sql\n\n— view: a\nSELECT 1\n```\n",
@@ -260,9 +260,9 @@ HIDDEN = "raw HTML or indented code holds what looks like a part of the runbook 
         (
             "```sql+jinja\n-- view: a\nSELECT 1\n```\n",
             1,
-            "a check stands in a fence ```sql+jinja: write ```sql",
+            "a check is in a fence ```sql+jinja: write ```sql",
         ),
-        ("```psql\n-- view: a\nSELECT 1\n```\n", 1, "a check stands in a fence ```psql: write ```sql"),
+        ("```psql\n-- view: a\nSELECT 1\n```\n", 1, "a check is in a fence ```psql: write ```sql"),
         ("~~~bash\nls\n", 1, "this fence is never closed: end it with a line of the same marks"),
     ],
 )
@@ -338,11 +338,11 @@ UNREAD = {
     "an input": (f'<input type="checkbox"> {SIGNED}', NO_SIGN_OFF),
     "fence text": (
         f"```text\n{CHECKED}```",
-        "a check stands in a fence ```text: write ```sql, no other runs",
+        "a check is in a fence ```text: write ```sql, because other",
     ),
     "fence bash": (
         f"```bash\n{CHECKED}```",
-        "a check stands in a fence ```bash: write ```sql, no other runs",
+        "a check is in a fence ```bash: write ```sql, because other",
     ),
     "two marks": (f"``sql\n{CHECKED}``", TOP),
     "no fence": (CHECKED, TOP),
@@ -362,7 +362,7 @@ UNREAD = {
     "a wide colon": (f"```sql\n{CHECKED.replace(':', '：')}```", "`-- check： late` is not read"),
     "a mark before": (f"```sql\n{CHECKED.replace('check', '@check')}```", "`-- @check: late` is not read"),
     "misspelt": ("```sql\n-- chekc: late\nSELECT 1;\n```", "is not read: write `-- check: late`"),
-    "behind SQL": ("```sql\nSELECT 1; -- check: late\n```", "`-- check: late` stands behind SQL"),
+    "behind SQL": ("```sql\nSELECT 1; -- check: late\n```", "`-- check: late` is after SQL"),
     "html comment": ("<!-- check: late -->", HIDDEN),
     "html in capitals": (f"<details>\n```sql\n{CHECKED.upper()}```\n</details>", HIDDEN),
     "again without a space": (

@@ -38,11 +38,11 @@ def test_parts_that_belong_together_are_a_phase(body: str, findings_in: Lint) ->
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (check("a") + check("a"), "id a stands twice in one phase, first on line 9: keep one"),
-        (view("a") + view("a"), "id a stands twice in one phase"),
-        (signoff("a") + signoff("a"), "id a stands twice in one phase"),
-        (check("a") + signoff("a"), "id a stands twice in one phase"),
-        (check("a") + view("a"), "id a stands twice in one phase"),
+        (check("a") + check("a"), "id a appears twice in one phase, first on line 9: keep one"),
+        (view("a") + view("a"), "id a appears twice in one phase"),
+        (signoff("a") + signoff("a"), "id a appears twice in one phase"),
+        (check("a") + signoff("a"), "id a appears twice in one phase"),
+        (check("a") + view("a"), "id a appears twice in one phase"),
         (check("a") + evidence("b"), "explains b, which is no check of this phase; there are a, good"),
         (signoff("a") + evidence("a"), "explains a, which is no check of this phase; there are good"),
     ],
@@ -60,7 +60,7 @@ def test_evidence_twice_is_reported(findings_in: Lint) -> None:
     [(line, reported)] = findings_in(check("a") + evidence("a") + evidence("a"))
 
     assert line == 11
-    assert reported == "evidence for a stands twice in one phase, first on line 14: keep one"
+    assert reported == "evidence for a appears twice in one phase, first on line 14: keep one"
 
 
 def test_evidence_may_be_that_of_several_checks(phase_of: Callable[[str], Phase], findings_in: Lint) -> None:
@@ -81,7 +81,7 @@ def test_a_check_that_shows_its_own_rows_needs_no_evidence(require: str, finding
 
     assert line == 6
     assert reported.startswith(
-        f"explains a, which requires `{require}` and so shows its own rows: take this block"
+        f"explains a, but a check that requires `{require}` shows its own rows: take this block"
     )
 
 

@@ -216,8 +216,8 @@ def test_an_explain_that_runs_something_or_is_of_no_read_is_refused(sql: str) ->
         ("SELECT * FROM a for /* x */ key share", "locks rows"),
         ("SELECT 1 \\gexec", "a backslash outside quotes begins a psql command"),
         ("\\! rm -rf /", "a backslash outside quotes begins a psql command"),
-        ("SELECT U&\"\\006eextval\"('a')", 'a name in U&"…" hides what it is: write the name plainly'),
-        ("SELECT E'a'\n'b\\'' , '", "a string goes on after E'…'"),
+        ("SELECT U&\"\\006eextval\"('a')", 'a name in U&"…" cannot be checked: write the plain name'),
+        ("SELECT E'a'\n'b\\'' , '", "a second string literal continues E'…'"),
     ],
 )
 def test_what_does_more_than_read_is_refused(sql: str, message: str) -> None:

@@ -41,7 +41,7 @@ def test_another_heading_ends_a_phase(heading: str, findings_of: Lint) -> None:
     [
         (ONE, 4, "`phases:` has one, two, the sections are one: make both the same"),
         (ONE + TWO + "## Phase: three\n" + OTHER, 4, "the sections are one, two, three: make both the same"),
-        (ONE + TWO + ONE.replace("1", "3"), 21, "phase one stands twice, first on line 7: join the two"),
+        (ONE + TWO + ONE.replace("1", "3"), 21, "phase one appears twice, first on line 7: join the two"),
         (TWO + ONE, 4, "`phases:` has one, two, the sections are two, one: make both the same"),
         (
             ONE + TWO + "### Phase: three\n",

@@ -62,7 +62,10 @@ def test_other_durations_are_refused(text: str, findings_in: Callable[[str], lis
         ("- [ ] `a`: word", "a task-list item in a phase is a sign-off"),
         ("- [ ] `a` (24h) word", "a task-list item in a phase is a sign-off"),
         ("- [ ] `a` (24h):", "a task-list item in a phase is a sign-off"),
-        ("- [x] `a` (24h): word", "a ticked box signs nothing off: leave it `[ ]` and record the word with"),
+        (
+            "- [x] `a` (24h): word",
+            "a ticked box is not a sign-off: leave it `[ ]` and record the sign-off with",
+        ),
         ("- [X] `a` (24h): word", "`pipestate attest a --by WHO`"),
         ("- [ ] `A b` (24h): word", "sign-off `A b`: a name is lower-case letters, digits and hyphens"),
         ("- [ ] `a` (soon): word", "sign-off a is valid for (soon): write 30m, 24h or 7d"),

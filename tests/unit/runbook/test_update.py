@@ -92,7 +92,7 @@ def test_one_update_over_a_range_of_its_key_is_right(sql: str, findings_in: Call
         ("UPDATE orders SET n = :size WHERE id BETWEEN :first AND :last;", "uses :size, which nothing sets"),
         (
             "UPDATE orders SET n = :first WHERE id BETWEEN :first AND :last AND n = 0;",
-            "uses :first outside of a range",
+            "uses :first outside of its range",
         ),
         (
             "UPDATE lines SET n = 1 WHERE id BETWEEN :first AND :last AND n = 0;",
@@ -120,13 +120,13 @@ def test_what_is_refused(sql: str, said: str, findings_in: Callable[[str], Told]
         (block().replace("-- key", "-- ky"), "unknown directive `-- ky:`: did you mean `-- key:`?"),
         (
             block().replace("-- table", "-- require"),
-            "`-- require:` does not go with `-- backfill:`: take the line out",
+            "`-- require:` is not allowed in a block with `-- backfill:`: take the line out",
         ),
         (
             block().replace("-- backfill: state\n", ""),
             "`-- table:` without `-- backfill:`: name the backfill",
         ),
-        (block(id="good"), "id good stands twice in one phase"),
+        (block(id="good"), "id good appears twice in one phase"),
     ],
 )
 def test_directives(text: str, said: str, findings_in: Callable[[str], Told]) -> None:
@@ -139,7 +139,7 @@ def test_an_id_stands_once_on_a_page() -> None:
     other = block(GOOD.replace("new", "old"))
     text = f"---\nrunbook: sample\nphases:\n  one:\n  two:\n---\n{one}{block()}\n{two}{other}"
     assert [finding.message for finding in findings(text, "sample.md")] == [
-        "backfill state: that id stands at sample.md:15 already: give it another id"
+        "backfill state: that id is used at sample.md:15 already: give it another id"
     ]
 
 

@@ -106,22 +106,22 @@ FOUND = [
     (
         "-- check: a\n-- level: warn",
         OLD_LITE,
-        "3: `-- level:` stands in the runbook, sample.md, for both engines: take it",
+        "3: `-- level:` applies from the runbook, sample.md, to both engines: take it",
     ),
     (
         "-- check: a\n-- dialect: sqlite",
         OLD_LITE,
-        "3: `-- dialect:` stands in the runbook, sample.md, for both engines",
+        "3: `-- dialect:` applies from the runbook, sample.md, to both engines",
     ),
     (
         "-- check: a\n-- window: 1 day",
         OLD_LITE,
-        "3: `-- window:` stands in the runbook, sample.md, for both engines",
+        "3: `-- window:` applies from the runbook, sample.md, to both engines",
     ),
     ("-- check: a", OLD_LITE[:-1], "3: the block does not end with a semicolon"),
     ("-- check: a", "DELETE FROM t;", "3: check a: begins with DELETE"),
     ("-- check: a", OLD, "3: check a: SQLite does not know `now()`, `interval`"),
-    ("-- explains: a, a", "SELECT 1;", "3: evidence for a stands twice in one phase: keep one of them"),
+    ("-- explains: a, a", "SELECT 1;", "3: evidence for a appears twice in one phase: keep one of them"),
 ]
 
 
@@ -142,14 +142,14 @@ def test_what_is_wrong_beside_the_page_is_reported_there(
     [
         ("", "1: the file is empty: write the variants of sample.md here, or take it away"),
         ("## Phase: later\n\n", "1: sample.md has no phase later: its phases are ready"),
-        ("---\nrunbook: b\n---\n", "1: the front matter stands in the runbook, sample.md: take it out here"),
+        ("---\nrunbook: b\n---\n", "1: the front matter belongs to the runbook, sample.md: take it out here"),
         (
             READY + "- [ ] `b` (24h): word\n",
-            "3: sign-offs and `again:` stand in the runbook, sample.md: take it out",
+            "3: sign-offs and `again:` belong to the runbook, sample.md: take it out",
         ),
         (
             READY + "- again: `one/a`\n",
-            "3: sign-offs and `again:` stand in the runbook, sample.md: take it out",
+            "3: sign-offs and `again:` belong to the runbook, sample.md: take it out",
         ),
         (fence("-- check: a", "SELECT 2;"), "1: outside of any phase this never runs"),
         ("a\0", "1: a NUL byte"),
@@ -166,7 +166,7 @@ def test_a_variant_twice_is_reported(findings_beside: Beside) -> None:
     beside = READY + fence("-- check: a", OLD_LITE) + fence("-- check: a", "SELECT 3 AS n;")
     [said] = findings_beside(check(), beside)
 
-    assert said == "sample.sqlite.md:7: check a stands twice in one phase: keep one of them"
+    assert said == "sample.sqlite.md:7: check a appears twice in one phase: keep one of them"
 
 
 def test_a_page_for_postgresql_wants_a_criterion_beside_it(findings_beside: Beside) -> None:
@@ -238,7 +238,7 @@ def test_either_file_is_linted_with_the_other(files: tuple[Path, Path]) -> None:
 def test_variants_without_a_page_are_a_finding_and_no_runbook(files: tuple[Path, Path]) -> None:
     page, beside = files
     with pytest.raises(
-        RunbookError, match=r"sample\.sqlite\.md:1: it holds variants of .*sample\.md and is no runbook"
+        RunbookError, match=r"sample\.sqlite\.md:1: this file has only the SQLite variants of .*sample\.md"
     ):
         load(beside)
     assert without_page(page.parent) == []

@@ -222,7 +222,7 @@ def _place(statement: "Statement", file: str) -> str:
 def _notes(found: Rehearsal) -> Iterator[str]:
     """List the limits of the whole rehearsal, and count the tables of the write test."""
     if found.locks_file:
-        yield "SQLite: locks are the file's. Whoever writes waits until a revision is over."
+        yield "SQLite locks the whole file: writers wait until a revision ends."
     if found.not_tried is not None:
         yield f"No blocking reader was used ({found.not_tried}): bounds are read from lock_timeout."
     for table in dict.fromkeys(table.table for table in found.tables if table.table in found.not_probed):

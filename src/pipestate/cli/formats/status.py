@@ -159,7 +159,7 @@ def drift_as_lines(drift: Drift) -> Iterator[str]:
     if drift.recorded_at is not None:
         against = f"the record of {minute(drift.recorded_at)} UTC, revision {drift.revision or 'base'}"
     if drift.incomparable is not None:
-        yield f"cannot be compared with {against}: {drift.incomparable}; the next upgrade records the schema anew"
+        yield f"cannot be compared with {against}: {drift.incomparable}; the next upgrade makes a new record"
         return
     count = len(drift.differences)
     differs = f"{many(count, 'object')} {'differs' if count == 1 else 'differ'}"

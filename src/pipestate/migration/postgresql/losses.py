@@ -139,8 +139,8 @@ def release_savepoint(connection: Connection, memory: RunMemory) -> None:
         if driver_state(error) not in (_NO_TRANSACTION, _NO_SAVEPOINT):
             raise
         raise MigrationError(
-            "the revision has ended the guard's transaction without SQLAlchemy, so nobody could undo its "
-            "losses: use op.get_context().autocommit_block() instead"
+            "the revision has ended the guard's transaction, so its losses could not be undone: use "
+            "op.get_context().autocommit_block() instead"
         ) from error
 
 

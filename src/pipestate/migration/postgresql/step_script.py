@@ -235,8 +235,8 @@ class GuardedScript:
         kind = kind_of(text, dialect)
         if kind is StatementKind.ROLLBACK or ends_in_the_middle(text, dialect):
             raise MigrationError(
-                f"revision {self.revision} ends its transaction in a way that a script cannot judge: give "
-                "COMMIT an op.execute() of its own, or use autocommit_block()"
+                f"revision {self.revision} ends its transaction in a way that a script cannot check: give COMMIT a "
+                "separate op.execute(), or use autocommit_block()"
             )
         return kind
 

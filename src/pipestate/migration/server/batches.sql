@@ -33,7 +33,7 @@ BEGIN
     JOIN pg_catalog.pg_attribute a ON a.attrelid = relation::oid AND a.attname::text = k.name;
   IF names IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-      '%s has no primary key, by which its rows could be taken in batches: name unique columns', the_table);
+      '%s has no primary key, so its rows cannot be split into batches: name unique columns', the_table);
   END IF;
   after_last := pg_catalog.format('ROW(%s) > ROW(%s)', names, after_last);
   up_to_next := pg_catalog.format('ROW(%s) <= ROW(%s)', names, up_to_next);

@@ -19,7 +19,7 @@ BEGIN
   FOREACH relation IN ARRAY relations LOOP
     IF relation IS NOT NULL AND NOT pipestate.is_locked(relation) THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s destroys something of %s, which the gate of this revision has not locked, '
-        'so its rows were not looked at: name it in gate(..., lock=[...])', what, relation);
+        'so its rows were not checked: name it in gate(..., lock=[...])', what, relation);
     END IF;
   END LOOP;
 END $$;
@@ -74,7 +74,7 @@ BEGIN
                   WHERE o.number NOT IN (SELECT a.attnum FROM pg_attribute a WHERE a.attrelid = c.oid AND NOT a.attisdropped));
   IF lost IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('revision %s destroys something of %s, which its gate has not locked, '
-      'so its rows were not looked at: name it in gate(..., lock=[...])', revision, lost);
+      'so its rows were not checked: name it in gate(..., lock=[...])', revision, lost);
   END IF;
 END $$;
 
@@ -110,8 +110,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF current_setting('pipestate.gate', true) IS DISTINCT FROM revision
       OR (step > 1 AND current_setting('pipestate.step', true) IS DISTINCT FROM concat(revision, '/', step - 1)) THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the gate before this statement was not passed in this transaction, or a '
-      'statement between them has failed, so it does nothing';
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'the gate before this statement was not passed in this transaction, or an earlier statement has failed, so this statement does nothing';
   END IF;
 END $$;
 
@@ -121,7 +120,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF pipestate.versions(version_table, array_to_string(ARRAY(SELECT quote_ident(s::text) FROM unnest('pg_catalog'::name || path) AS s
        WHERE NOT starts_with(s::text, 'pg_temp_')) || 'pg_temp'::text, ', ')) IS DISTINCT FROM heads THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'what comes before this revision was not done, so it does nothing';
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'an earlier part of this script was not done, so this revision does nothing';
   END IF;
   PERFORM set_config('pipestate.gate', token, true), set_config('pipestate.others', '', true);
 END $$;

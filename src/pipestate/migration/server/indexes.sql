@@ -110,7 +110,7 @@ BEGIN
     CALL pipestate.lock_tables(ARRAY[the_table], the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
     EXECUTE pg_catalog.format('DROP INDEX %s', state.own);
     EXECUTE pg_catalog.format('ALTER INDEX %s RENAME TO %I', state.spare, the_index);
-    CALL pipestate.say(pg_catalog.format('index %s was another one (%s): rebuilt as %s', the_index, state.actual, state.wanted));
+    CALL pipestate.say(pg_catalog.format('index %s had another definition (%s): rebuilt as %s', the_index, state.actual, state.wanted));
   ELSIF state.own_is_other THEN
     CALL pipestate.say(pg_catalog.format('index %s: PostgreSQL prints its definition as %s; write it so, else the next run builds it again',
       the_index, pg_catalog.split_part(state.actual, ' USING btree ', 2)));
@@ -136,7 +136,7 @@ BEGIN
   LOOP
     IF member.relkind = 'f' THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-        '%s is a foreign table, which cannot have an index of ours: detach it, or build the index of %s by hand',
+        '%s is a foreign table, which cannot be indexed here: detach it, or build the index of %s by hand',
         member.relid::regclass, the_table);
     END IF;
     CONTINUE WHEN member.relkind <> 'p' OR pg_catalog.to_regclass(pg_catalog.format('%I.%I', member.nspname, member.index_name)) IS NOT NULL;
@@ -177,7 +177,7 @@ BEGIN
                           WHERE i.inhparent = member.above AND x.indrelid = member.relid);
     IF member.own IS NULL THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-        '%s became a partition of %s while the index %s was built: run the same again, it goes on from here',
+        '%s became a partition of %s while the index %s was built: run the same again: it continues from here',
         member.relid::regclass, the_table, the_index);
     END IF;
     EXECUTE pg_catalog.format('ALTER INDEX %s ATTACH PARTITION %s', member.above, member.own);

@@ -24,10 +24,10 @@ BEGIN
       PERFORM pg_stat_clear_snapshot();
       SELECT string_agg(DISTINCT CASE
                WHEN p.gid IS NOT NULL THEN format(
-                 'the prepared transaction %L of %s holds it, since %s: COMMIT PREPARED or ROLLBACK PREPARED it',
+                 'the prepared transaction %L of %s holds the lock, since %s: run COMMIT PREPARED or ROLLBACK PREPARED',
                  p.gid, p.owner, to_char(p.prepared, 'YYYY-MM-DD HH24:MI'))
                WHEN a.backend_type IS NULL THEN format(
-                 'pid %s, a session of %s, holds it (what it runs is not shown to %s)', a.pid,
+                 'pid %s, a session of %s, holds the lock (its query is hidden from %s)', a.pid,
                  coalesce(a.usename, 'another role'), current_user)
                ELSE format('pid %s (%s) holds it: %s', a.pid,
                            coalesce(nullif(a.application_name, ''), a.backend_type), left(a.query, 200)) END, '; ')
@@ -42,10 +42,10 @@ BEGIN
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
         'could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again',
-        the_names, the_patience_s, coalesce(holders, 'the holder is gone'));
+        the_names, the_patience_s, coalesce(holders, 'the session that held it has ended'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', the_names, coalesce(holders, 'the holder is gone');
+      RAISE WARNING 'still waiting for a lock on %: %', the_names, coalesce(holders, 'the session that held it has ended');
       tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));

@@ -140,16 +140,15 @@ BEGIN
   SELECT string_agg(each ->> 'name', ', ') INTO stale FROM jsonb_array_elements(entry.columns) AS each
    WHERE the_kind = 'columns' AND NOT (each ->> 'generated')::boolean AND each ->> 'name' <> ALL (the_derived);
   IF modified > 0 AND pipestate.modified_since(entry, the_changed_at) IS NULL THEN
-    fault := format('%s was reloaded since revision %s, so nothing says which of its %s rows were modified: all would keep the '
-      'value of then. Name `changed_at` in the contract', the_name, the_revision, left_over);
+    fault := format('%s was reloaded since revision %s, so its modified rows cannot be recognised: all %s rows would keep the old value. Name `changed_at` in the contract', the_name, the_revision, left_over);
   ELSIF stale IS NOT NULL AND fresh + modified > 0 THEN
     fault := format('since revision %s, new rows of %s: %s, modified rows: %s. The contract has no `derived` for %s: new rows '
-      'would get the default or NULL, modified rows their value of then. Add `derived`', the_revision, the_name, fresh, modified, stale);
+      'would get the default or NULL, modified rows their old value. Add `derived`', the_revision, the_name, fresh, modified, stale);
   ELSE
     RETURN;
   END IF;
   IF the_reason IS NULL THEN
-    PERFORM pipestate.refuse(fault || ', or accept that: alembic -x force="reason" downgrade ...');
+    PERFORM pipestate.refuse(fault || ', or accept these values: alembic -x force="reason" downgrade ...');
   END IF;
   INSERT INTO pipestate.run (event, actor, revision, reason)
   VALUES ('force', the_actor, the_revision, format('restore of %s, new rows: %s, modified rows: %s: %s', what, fresh, modified, the_reason));
@@ -286,8 +285,7 @@ BEGIN
   IF to_regclass(name) IS NULL THEN RETURN; END IF;
   EXECUTE format('SELECT last_value FROM %s WHERE is_called', name) INTO missed;
   IF missed > 0 THEN
-    PERFORM pipestate.warn(format('writes to %s during this restore whose values could not be derived: %s. Those rows keep '
-      'what they had, or the default', the_entry.name, missed));
+    PERFORM pipestate.warn(format('writes to %s during this restore whose values could not be derived: %s. These rows keep their hidden values, or get the default', the_entry.name, missed));
   END IF;
   EXECUTE format('DROP SEQUENCE %1$s; DROP FUNCTION %1$s() CASCADE', name);
 END
@@ -322,7 +320,7 @@ BEGIN
                  WHERE indrelid = relation AND indisprimary AND n <= indnkeyatts ORDER BY n);
   END IF;
   IF key = '{}' THEN
-    PERFORM pipestate.refuse(format('%s has no primary key, by which rows of %s could be compared: name one in keys', the_name, the_source));
+    PERFORM pipestate.refuse(format('%s has no primary key, so rows of %s cannot be compared: name its columns in keys', the_name, the_source));
   END IF;
   same := (SELECT string_agg(format('s.%1$I = t.%1$I', name), ' AND ') FROM unnest(key) AS name);
   SELECT work || jsonb_build_object('relation', the_source::text,
@@ -335,7 +333,7 @@ BEGIN
    WHERE attrelid = relation AND attnum > 0 AND NOT attisdropped AND attnotnull AND NOT atthasdef
      AND attidentity = '' AND attname <> ALL (key) AND NOT the_derived ? attname;
   IF missing IS NOT NULL THEN
-    PERFORM pipestate.warn(format('rows of %s that are newer than revision %s have none in %s: nothing says what its %s would be',
+    PERFORM pipestate.warn(format('rows of %s that are newer than revision %s were not copied into %s: add its column %s to `derived`',
       the_source, the_revision, the_name, missing));
   ELSE
     SELECT work || jsonb_build_object('relation', the_source::text,

@@ -234,8 +234,7 @@ BEGIN
   SELECT string_agg(format('ALTER COLUMN %I DROP IDENTITY, ALTER COLUMN %1$I DROP NOT NULL', attname), ', ') INTO found
     FROM pg_attribute WHERE attrelid = the_relation AND attnum = ANY (numbers) AND attidentity <> '';
   IF found IS NOT NULL THEN
-    RETURN format('%s has an identity, which stays NOT NULL: copies of rows could not be written. In an earlier revision '
-      'ALTER TABLE %s %s; or write keep=False', listed, the_relation, found);
+    RETURN format('%s is an identity column, which stays NOT NULL, so a copied row could not be inserted. In an earlier revision run ALTER TABLE %s %s; or write keep=False', listed, the_relation, found);
   END IF;
   SELECT string_agg(format('%s of %s', indexrelid::regclass, member), ', ') INTO found
     FROM pipestate.family(the_relation) AS member JOIN pg_index ON indrelid = member AND indisreplident
@@ -303,7 +302,7 @@ BEGIN
   END IF;
   SELECT string_agg(oid::regclass::text, ', ') INTO found FROM pg_class WHERE oid = ANY (going) AND relkind = 'f';
   IF found IS NOT NULL THEN
-    RETURN format('%s is a foreign table, which cannot be kept aside: detach it first', found);
+    RETURN format('%s is a foreign table, which cannot be soft-dropped: detach it first', found);
   END IF;
   SELECT string_agg(format('%s of %s', inhrelid::regclass, inhparent::regclass), ', ') INTO found FROM pg_inherits
    WHERE inhrelid = ANY (the_relations) AND inhparent <> ALL (going);

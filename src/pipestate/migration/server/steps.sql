@@ -6,7 +6,7 @@ CREATE OR REPLACE PROCEDURE pipestate.require_part(the_part text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF the_part <> coalesce(current_setting('pipestate.part', true), '') THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'an earlier step of this revision failed, so this one does nothing: see above';
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'an earlier step of this revision failed, so this step does nothing: see the error above';
   END IF;
 END $$;
 

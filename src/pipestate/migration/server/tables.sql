@@ -33,7 +33,7 @@ BEGIN
     IF pipestate.holds(pg_catalog.format('EXISTS (SELECT FROM %s)', the_table)) THEN
       IF pg_catalog.to_regclass('pipestate.soft_drop') IS NULL THEN
         RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-          '%s holds rows, and there is no ledger that could put it aside: pipestate ledger install', the_table);
+          '%s has rows, and soft-dropping it needs a ledger: run pipestate ledger install', the_table);
       END IF;
       CALL pipestate.soft_drop_tables(the_revision, NULL, ARRAY[the_name], ARRAY[pg_catalog.to_regclass(the_table)], true);
     END IF;
@@ -75,7 +75,7 @@ BEGIN
   SELECT pg_catalog.string_agg(c, ', ') INTO found_text FROM pg_catalog.unnest(the_columns) AS c
    WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname::text = c AND NOT a.attisdropped);
   IF fault IS NULL AND found_text IS NOT NULL THEN
-    fault := pg_catalog.format('%s exists, but without %s: it is another table of that name. Rename it, '
+    fault := pg_catalog.format('%s exists, but without %s: this is a different table of the same name. Rename it, '
       'or point the migrations at another database or search_path', the_table, found_text);
   END IF;
   SELECT pg_catalog.string_agg(pg_catalog.format('of %s is %s', a.attname, pg_catalog.format_type(a.atttypid, NULL)), ', ' ORDER BY a.attnum)
@@ -105,7 +105,7 @@ BEGIN
       pg_catalog.array_to_string(the_unique, ', '));
   END IF;
   IF fault IS NULL AND pipestate.holds(pg_catalog.format('EXISTS (SELECT FROM %s WHERE %I IS NULL)', the_table, the_key)) THEN
-    fault := pg_catalog.format('%s has rows without a %s, by which the migrations find rows: give them one or delete them, then run the same again',
+    fault := pg_catalog.format('%s has rows without a %s, which the migrations need to find rows: fill it in or delete the rows, then run the same again',
       the_table, the_key);
   END IF;
   IF fault IS NOT NULL THEN

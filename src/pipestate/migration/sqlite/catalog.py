@@ -80,7 +80,7 @@ def connection() -> sa.Connection:
         revision = current_run().revision
         raise MigrationError(
             f"{f'revision {revision}' if revision else 'this revision'} reads the database before it changes "
-            "anything, which a script for SQLite cannot: run it without --sql"
+            "anything, which a script for SQLite cannot: upgrade without --sql"
         )
     return op.get_bind()
 
@@ -155,7 +155,7 @@ def key_of(table: str, given: Sequence[str] = ()) -> tuple[str, ...]:
     key = tuple(given) or tuple(inspector().get_pk_constraint(table)["constrained_columns"])
     if not key:
         raise MigrationError(
-            f"{table} has no primary key, by which its rows could be found again: name unique columns, "
+            f"{table} has no primary key, so a restore could not find its rows: name unique columns, "
             f"keys={{'{table}': [...]}}"
         )
     return key

@@ -82,7 +82,7 @@ def _refuse_no_key(table: str, key: Sequence[str]) -> None:
     empty = " OR ".join(f"{sql.quoted(name)} IS NULL" for name in key)
     if rows := catalog.scalar(f"SELECT count(*) FROM {sql.quoted(table)} WHERE {empty}"):
         raise MigrationError(
-            f"{rows} rows of {table} have no {names}, by which they could be found again: fill it in, or "
+            f"{rows} rows of {table} have no value in {names}, so a restore could not find them: fill it in, or "
             f"name another key, keys={{'{table}': [...]}}"
         )
 
@@ -95,7 +95,8 @@ def soft_drop_columns(dropped: DroppedColumns) -> None:
         return
     if catalog.has_table(copy):
         raise MigrationError(
-            f"{copy} exists already, from an earlier contract: read it, drop it, then run the same again"
+            f"{copy} exists already, from an earlier contract: save its rows if needed, drop it, then run the same "
+            "again"
         )
     names = [str(column["name"]) for column in there]
     key = catalog.key_of(table, dropped.key)
@@ -141,21 +142,21 @@ def refuse_unfit_restore(dropped: DroppedColumns) -> None:
         return
     if not catalog.has_table(table):
         raise MigrationError(
-            f"{table} does not exist under that name, so {dropped.described} cannot be restored, and stay in "
-            f"{copy}: rename the table back, then run the same again"
+            f"{table} does not exist under that name, so {dropped.described} cannot be restored; the values stay in "
+            f"{copy}. Rename the table back, then run the same again"
         )
     there = {name.lower() for name in catalog.column_names(table)}
     if again := [column["name"] for column in kept["columns"] if column["name"].lower() in there]:
         raise MigrationError(
-            f"{table} has {', '.join(again)} again, so the dropped values cannot be restored, and stay in "
-            f"{copy}: drop or rename the new column, then run the same again"
+            f"{table} has {', '.join(again)} again, so the dropped values cannot be restored; they stay in {copy}. "
+            "Drop or rename the new column, then run the same again"
         )
     refuse_live_references(table)
     matched = catalog.scalar(f"SELECT EXISTS (SELECT 1 {joined(dropped)} WHERE NOT ({is_new(dropped)}))")
     if catalog.has_rows(copy) and not matched and force_reason() is None:
         raise MigrationError(
-            f"none of the rows in {copy} is in {table} any more, so it stays: is this another table of that "
-            "name? Rename it, or fix its keys, then run the same again. To go on without them: alembic -x "
+            f"no row of {copy} matches a row in {table}, so {copy} is kept: if {table} is a new table, rename it, "
+            "else correct its keys, then run the same again. To go on without them: alembic -x "
             f"force='reason' {'upgrade' if is_upgrade() else 'downgrade'} ..."
         )
 
@@ -218,8 +219,8 @@ def _prove_restore(dropped: DroppedColumns, columns: list[dict[str, Any]]) -> No
     )
     if lost:
         raise MigrationError(
-            f"{lost} rows of {dropped.table} did not take their dropped values, so this restore changed nothing: "
-            "something changes them as they are written. Find it, then run the same again"
+            f"{lost} rows of {dropped.table} could not get their dropped values back, so nothing was restored: a "
+            "trigger may overwrite them. Find it, then run the same again"
         )
     deleted = catalog.scalar(
         f"SELECT count(*) FROM {sql.quoted(aside_of(dropped))} a "
@@ -227,7 +228,7 @@ def _prove_restore(dropped: DroppedColumns, columns: list[dict[str, Any]]) -> No
     )
     if deleted:
         warn(
-            "the dropped values of %s of %s were not restored: deleted since, or under another key by now",
+            "the dropped values of %s of %s were not restored: their rows were deleted, or their keys changed",
             rows_of(deleted),
             dropped.table,
         )

@@ -76,7 +76,8 @@ def soft_drop_table(dropped: DroppedTable) -> None:
     refuse_readers(dropped.table, dropped.table)
     if catalog.has_table(aside_of(dropped)):
         raise MigrationError(
-            f"{aside_of(dropped)} exists already, from an earlier contract: read it, drop it, then run the "
+            f"{aside_of(dropped)} exists already, from an earlier contract: save its rows if needed, drop it, then "
+            "run the "
             "same again"
         )
     baseline = sql.quoted(_baseline(dropped)) if catalog.has_table(_baseline(dropped)) else None
@@ -134,7 +135,7 @@ def _refresh(dropped: DroppedTable) -> None:
         broken += int(wanted) - int(catalog.scalar("SELECT changes()"))
     if needed := catalog.needs_more(aside_of(dropped), (*key, *derived)):
         warn(
-            "rows of %s that came since have none in %s: nothing says what its %s would be",
+            "newer rows of %s were not copied into %s: add its column %s to `derived`",
             dropped.derived.source,
             dropped.table,
             ", ".join(needed),
@@ -183,14 +184,16 @@ def require_kept(dropped: DroppedTable | DroppedColumns) -> None:
     catalog.begin()
     fault = None if _is_known(dropped) else f"the dropped rows of {dropped.described} are gone (purged?)"
     if fault is None and definition(dropped).get("held") and not catalog.has_rows(aside_of(dropped)):
-        fault = f"every dropped row of {dropped.described} is gone (a dump without its data?)"
+        fault = (
+            f"every dropped row of {dropped.described} is missing, perhaps because a dump left out its data"
+        )
     if fault is None:
         return
     reason = force_reason()
     if reason is None:
         raise MigrationError(
-            f"{fault}, so this downgrade cannot restore it. To go on without it, with what can be derived: "
-            "alembic -x force='reason' downgrade ..."
+            f"{fault}, so this downgrade cannot restore it. To continue with derived values only: alembic -x "
+            "force='reason' downgrade ..."
         )
     if has_ledger(catalog.connection()):
         said = f"downgrade without the dropped rows of {dropped.described}: {reason}"

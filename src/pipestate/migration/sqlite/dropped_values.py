@@ -56,11 +56,11 @@ def refuse_stale_values(dropped: DroppedColumns) -> None:
         return
     fault = (
         f"since revision {revision}, new rows of {table}: {new}, modified rows: {modified}. The contract has no "
-        f"`derived` for {', '.join(stale)}: new rows would get the default or NULL, modified rows their value of "
-        "then. Add `derived`"
+        f"`derived` for {', '.join(stale)}: new rows would get the default or NULL, modified rows their old value. "
+        "Add `derived`"
     )
     if (reason := force_reason()) is None:
-        raise MigrationError(f"{fault}, or accept that: alembic -x force='reason' downgrade ...")
+        raise MigrationError(f"{fault}, or accept these values: alembic -x force='reason' downgrade ...")
     if has_ledger(catalog.connection()):
         said = f"restore of {dropped.described}, new rows: {new}, modified rows: {modified}: {reason}"
         record_event(catalog.connection(), "force", revision=revision, reason=said)

@@ -28,8 +28,8 @@ ABSENT = (
 )
 
 NOT_LOCKED = (
-    "revision {revision} destroys something of {tables}, which its gate has not locked, so its rows were not looked at: "
-    "name it in gate(..., lock=[...])"
+    "revision {revision} destroys something of {tables}, which its gate has not locked, so its rows were not "
+    "checked: name it in gate(..., lock=[...])"
 )
 
 
@@ -44,8 +44,7 @@ def write_gate(request: GateRequest, tables: Tables) -> None:
     """Refuse a script, which could not read the rows."""
     del request, tables
     raise MigrationError(
-        "a gate looks at the rows before anything is dropped, which a script for SQLite cannot: "
-        "run it without --sql"
+        "a gate reads the rows before the drop, which a script for SQLite cannot: upgrade without --sql"
     )
 
 

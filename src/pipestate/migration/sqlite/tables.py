@@ -47,7 +47,7 @@ def _refuse(shape: Shape) -> None:
     missing = [column for column in shape.columns if column not in catalog.column_names(shape.table)]
     if missing:
         raise MigrationError(
-            f"{shape.table} exists, but without {', '.join(missing)}: it is another table of that name. "
+            f"{shape.table} exists, but without {', '.join(missing)}: this is a different table of the same name. "
             "Rename it, or point the migrations at another database"
         )
     inspector = catalog.inspector()
@@ -381,7 +381,7 @@ def _create_index(index: Index) -> None:
     elif catalog.folded(actual) != catalog.folded(index.statement()):
         sql.emit(f"DROP INDEX {sql.name(index.name)}")
         sql.emit(index.statement())
-        warn("index %s was another one (%s): rebuilt as %s", index.name, actual, index.statement())
+        warn("index %s had another definition (%s): rebuilt as %s", index.name, actual, index.statement())
 
 
 def _is_wanted(index: Index) -> bool:

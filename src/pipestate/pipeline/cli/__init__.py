@@ -38,7 +38,9 @@ StorageDir = Annotated[
 ]
 ThresholdHours = Annotated[
     float,
-    typer.Option("--threshold-hours", metavar="HOURS", help="Stuck is what nobody touched for so long."),
+    typer.Option(
+        "--threshold-hours", metavar="HOURS", help="Hours without an update after which a site is stuck."
+    ),
 ]
 
 

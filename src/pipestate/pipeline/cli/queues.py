@@ -40,13 +40,13 @@ IDS_SHOWN = 3
 
 Results = Sequence[Result[Blocked]]
 
-app = typer.Typer(help="Look at the job queues, and clear what can never end.", no_args_is_help=True)
+app = typer.Typer(help="Show the job queues, and clear jobs that can never end.", no_args_is_help=True)
 
 
 @app.command()
 @project_options
 def show(project: Project, redis_url: RedisUrl = None, json_: AsJson = False) -> None:
-    """Show how full the queues are, and what stands in the way.
+    """Show how full the queues are, and which jobs must be cleared.
 
     Example: pipestate queues show
     """
@@ -62,7 +62,9 @@ def show(project: Project, redis_url: RedisUrl = None, json_: AsJson = False) ->
 @project_options
 def clear(
     project: Project,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the jobs that would be deleted; change nothing.")
+    ] = False,
     export: Annotated[
         Path | None,
         typer.Option(
@@ -86,7 +88,7 @@ def clear(
 ) -> None:
     """Delete deferred coordinators and failed OCR jobs, after writing them into a file. Other jobs stay.
 
-    The output names jobs of other functions that stand in the way.
+    The output names jobs of other functions that the checks count.
 
     Example: pipestate queues clear --export cleared_jobs.jsonl
     """
@@ -158,7 +160,7 @@ def left_alone(results: Results) -> Iterator[str]:
     """Count the planned jobs that were left unchanged, with the reasons."""
     for outcome, sentence in (
         (SubjectOutcome.CHANGED, "{} changed meanwhile and stayed"),
-        (SubjectOutcome.GONE, "{} had been deleted by somebody else meanwhile"),
+        (SubjectOutcome.GONE, "{} had been deleted by another client meanwhile"),
     ):
         ids = _ids(results, outcome)
         if ids:
@@ -216,9 +218,9 @@ def print_depths(states: list[QueueState], console: "Console") -> None:
         console.print(Text(f"0 in every queue: {', '.join(empty)}", "dim"))
     obstacles = total(states)
     console.print(
-        f"\nIn the way: {sentence(obstacles)}. Next: pipestate queues clear --dry-run"
+        f"\nTo clear: {sentence(obstacles)}. Next: pipestate queues clear --dry-run"
         if obstacles
-        else "\nNothing stands in the way."
+        else "\nNo job needs to be cleared."
     )
     for line in others_as_lines([each for state in states for each in state.others]):
         console.print(Text(line), soft_wrap=True)

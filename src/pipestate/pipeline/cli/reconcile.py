@@ -30,19 +30,21 @@ def reconcile(
     threshold_hours: ThresholdHours = 2.0,
     site: Annotated[
         str | None,
-        typer.Option("--site", metavar="NAME", help="Only this one, whatever its attempts."),
+        typer.Option(
+            "--site", metavar="NAME", help="Reconcile only this site, after any number of attempts."
+        ),
     ] = None,
     trigger: Annotated[
         Trigger,
         typer.Option(
             "--trigger",
-            help="What starts this run. In the schedule write cron; a manual recovery is an intervention.",
+            help="Origin of this run: cron in the schedule; a manual recovery counts as an intervention.",
         ),
     ] = Trigger.MANUAL,
     max_attempts: Annotated[
         int,
         typer.Option(
-            "--max-attempts", metavar="N", min=1, help="After so many at one stage it is left to a person."
+            "--max-attempts", metavar="N", min=1, help="Attempts at one stage after which a person must help."
         ),
     ] = 5,
     storage_dir: StorageDir = None,
@@ -58,7 +60,7 @@ def reconcile(
     from pipestate.pipeline.storage import open_storage
 
     if site is not None and trigger is Trigger.CRON:
-        raise ConfigError("--site is for a person: leave out --trigger cron")
+        raise ConfigError("--site works only for a manual run: leave out --trigger cron")
     require_threshold(threshold_hours)
     storage = open_storage(storage_dir) if storage_dir else None
     with open_queues(to.project, redis_url) as (queues, names):

@@ -34,7 +34,7 @@ def demo(
     url, ending = story.only_database()
     print(f"export DATABASE_URL={shlex.quote(url)}")
     say(
-        "A PostgreSQL with 300 sites of the old world is running. To end it, and to remove what it leaves:",
+        "A PostgreSQL with 300 sites in the old schema is running. To stop it, and to remove its files:",
         err=True,
     )
     say(ending, err=True)

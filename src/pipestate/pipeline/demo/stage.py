@@ -207,17 +207,17 @@ class Stage:
 
     def require_same(self, before: str) -> None:
         if self.fingerprint() != before:
-            raise DemoFailed("the downgrade did not bring back what was there: please report this")
+            raise DemoFailed("the downgrade did not restore every value: please report this")
 
     def seconds(self) -> float:
         return time.monotonic() - self.began
 
     def kept(self) -> None:
         """Print the commands to continue with the servers and to end them."""
-        self.tell("The servers go on. To work with them:")
+        self.tell("The servers keep running. To work with them:")
         for name, value in self.environment.items():
             self.console.print(f"export {name}={shlex.quote(value)}", soft_wrap=True)
-        self.tell("To end them, and to remove what they leave:")
+        self.tell("To stop them, and to remove their files:")
         self.console.print(self.ending(), soft_wrap=True)
 
     def ending(self) -> str:

@@ -76,7 +76,7 @@ def decide(site: StuckSite, rules: Rules) -> Result[Recovery]:
     """Return the recovery of this site: RECOVERED with the calls to send, or SKIPPED with the reason."""
     if site.attempts >= rules.max_attempts and not rules.named:
         error = f"; its last error: {site.last_error}" if site.last_error else ""
-        return needs_person(site, f"tried {site.attempts} times, it needs a person{error}")
+        return needs_person(site, f"tried {site.attempts} times: a person must repair it{error}")
     config, alive = rules.config, rules.alive
     busy = [
         f"{many(jobs, f'{stage} job')} queued or running"
@@ -133,7 +133,7 @@ def _jobs(site: StuckSite, rules: Rules, undone: list[str]) -> Result[Recovery]:
         if missing is None and total > 1:
             return needs_person(
                 site,
-                f"{stage} has {total} jobs and nothing says which are missing: name a function, "
+                f"{stage} has {total} jobs, and the missing ones are unknown: name a function, "
                 f"missing = ..., under [{SECTION}] in alembic.ini",
             )
         keywords[stage] = [{}] if missing is None else missing
@@ -179,7 +179,9 @@ def _coordinator(
 
 
 def _needs_line(site: StuckSite, key: str) -> Result[Recovery]:
-    return needs_person(site, f"nothing says what to enqueue: write {key} under [{SECTION}] in alembic.ini")
+    return needs_person(
+        site, f"no function to enqueue is configured: write {key} under [{SECTION}] in alembic.ini"
+    )
 
 
 def _call(place: Destination, site: StuckSite, extra: Mapping[str, Any]) -> Call:

@@ -30,7 +30,7 @@ def begin_reconciliation(conn: Connection, *, trigger: Trigger, revision: str | 
     values = {"triggered_by": trigger.value, "actor": who(), "revision": revision}
     with conn.begin():
         if not inspect(conn).has_table(table.name):
-            message = "this database has no account of reconciliations yet: run alembic upgrade 0003 first"
+            message = "this database has no table of reconciliations yet: run alembic upgrade 0003 first"
             raise ConfigError(message)
         return int(conn.execute(insert(table).values(**values).returning(table.c.id)).scalar_one())
 
@@ -102,7 +102,7 @@ def write_recovery(
             for setting in PREPARE[conn.dialect.name]:
                 conn.exec_driver_sql(setting)
             if not _take(conn, recovery, named=named):
-                return Result(recovery, SubjectOutcome.SKIPPED, "it has moved on meanwhile")
+                return Result(recovery, SubjectOutcome.SKIPPED, "the site advanced meanwhile")
             queues.send(recovery.calls)
     except DBAPIError as error:
         if error.connection_invalidated:

@@ -177,8 +177,7 @@ def _engine(project: Project, given: str | None) -> str | None:
         raise ConfigError(f"--engine {given}: {known}")
     if given is None and len(there) > 1:
         raise ConfigError(
-            f"this project migrates several databases, {', '.join(there)}: say with --engine in which one "
-            "this goes"
+            f"this project migrates several databases, {', '.join(there)}: name the one for this contract with --engine"
         )
     return given or next(iter(there), None)
 

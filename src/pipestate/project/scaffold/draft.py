@@ -37,14 +37,14 @@ def write(drafts: Sequence[Draft]) -> None:
                 earlier.path.write_bytes(earlier.replaces.encode("utf-8"))
         nothing = "nothing was written"
         if isinstance(error, FileExistsError):
-            raise ConfigError(f"{draft.path} is there already, and is not overwritten: {nothing}") from error
+            raise ConfigError(f"{draft.path} exists already, and is not overwritten: {nothing}") from error
         raise ConfigError(f"cannot write {draft.path}: {error.strerror}; {nothing}") from error
 
 
 def refuse_existing(path: Path) -> None:
     """Refuse to draft a file that already exists."""
     if path.exists():
-        raise ConfigError(f"{path} is there already, and is not overwritten: take another name")
+        raise ConfigError(f"{path} exists already, and is not overwritten: take another name")
 
 
 # Python source of a call.

@@ -217,7 +217,7 @@ class PythonFile:
         lines, last = self.source.splitlines(), (node.end_lineno or node.lineno) - 1
         behind = lines[last][node.end_col_offset :].split(b"#")[0]
         if lines[node.lineno - 1][: node.col_offset].strip() or behind.strip():
-            self._fault(node, "another statement is on this line: write one a line")
+            self._fault(node, "another statement is on this line: write each on its own line")
         self.edits.append((node, new))
 
     def _fault(self, node: ast.stmt | ast.expr, said: str) -> None:

@@ -256,10 +256,10 @@ def copy_rows(
         took_all = _pump(reader.stdout, writer.stdin, moment.found.path, on_bytes)
         if took_all and reader.wait():
             why = without_secrets(last_line(_text(said)), moment.url)
-            raise Unreachable(f"production did not give its rows: {why}; {REMOVED}")
+            raise Unreachable(f"the rows of production could not be read: {why}; {REMOVED}")
         if writer.wait():
             raise Unreachable(
-                f"the clone did not take production's rows: {last_line(_text(complained))}; {REMOVED}"
+                f"production's rows could not be written to the clone: {last_line(_text(complained))}; {REMOVED}"
             )
         out.seek(0)
         return [int(count) for count in COPIED.findall(out.read())]

@@ -149,7 +149,7 @@ def fill_clone(
         rows = [] if is_empty else fill.copy_rows(moment, dump, clone, options, tell)
         tell(total)
     dump.file.with_name("service").unlink(missing_ok=True)  # it may hold the password of a key
-    say("production is left alone from here on; building indexes and constraints")
+    say("production has been read; building indexes and constraints on the clone")
     grants += fill.restore_rest(dump, clone)
     with _on_clone(clone), session(clone, autocommit=True) as target:
         fill.set_unread_sequences(target, found.counters)
@@ -159,7 +159,7 @@ def fill_clone(
     for line in (*different(found, same_locale=same_locale), *fill.unlike(grants, empty, refused)):
         say(line)
     took = f"{time.monotonic() - start:.1f} s"
-    say(f"the clone is there: {many(sum(rows), 'row')} of {many(len(rows), 'table')} in {took}")
+    say(f"the clone is ready: {many(sum(rows), 'row')} of {many(len(rows), 'table')} in {took}")
     return clone
 
 
@@ -183,7 +183,7 @@ def cloned(
             yield url
         finally:
             if place.keep:
-                say(f"the clone stays: {shown(url)}; end it with: {end}")
+                say(f"the clone keeps running: {shown(url)}; end it with: {end}")
 
 
 @contextmanager
@@ -205,7 +205,7 @@ def _of_server(
     version = require_copyable(found, wanted)
     dump = Dump(place.directory / "schema.dump", version, find_pg_dump(found, version))
     with clone_server(version, place) as admin:
-        with explain_interrupt(lambda: f"what ran on production was cancelled; {REMOVED}"):
+        with explain_interrupt(lambda: f"queries on production were cancelled; {REMOVED}"):
             url = fill_clone(production, found, admin, dump, wanted, say, on_progress)
         server = (place.directory / "data" / "postmaster.pid").read_text(encoding="utf-8").split()[0]
         yield url, f"kill -QUIT {server} && sleep 1 && rm -r {place.directory}"

@@ -162,8 +162,8 @@ def different(found: Inventory, *, same_locale: bool) -> Iterator[str]:
     if unread:
         names = _named([each.name for each in unread])
         yield (
-            f"{found.role} may not read the values of sequences ({names}): they go on behind the largest value of their "
-            f"column, or begin anew; GRANT SELECT ON ALL SEQUENCES would let it"
+            f"{found.role} may not read the values of sequences ({names}): on the clone they continue after the "
+            "largest value of their column, or restart; GRANT SELECT ON ALL SEQUENCES permits it"
         )
 
 

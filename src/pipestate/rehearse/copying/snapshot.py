@@ -39,8 +39,8 @@ SETTINGS = {
 }
 HAS_TRANSACTION_TIMEOUT = 170000
 LOCKED = (
-    "somebody has held a table of {url} locked for {time}, such as a migration that runs: nothing was copied, try again "
-    "when it is over"
+    "another session, such as a migration, has locked a table of {url} for {time}: nothing was copied, try again "
+    "when it has ended"
 )
 RESTLESS = "tables of {url} come and go faster than they can be copied: nothing was copied, try again"
 

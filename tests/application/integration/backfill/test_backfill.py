@@ -299,9 +299,9 @@ def test_somebody_elses_lock_is_waited_for_and_then_one_sentence(
     said: list[str] = []
     with stuck.database.begin() as connection:
         connection.exec_driver_sql("UPDATE sites SET name = 'x'")
-        with pytest.raises(Unreachable, match=r"rows of sites stayed locked .*the same command goes on"):
+        with pytest.raises(Unreachable, match=r"rows of sites stayed locked .*the same command continues"):
             apply(stuck.database.url, the_plan, on_wait=said.append)
-    assert said == ["somebody keeps rows of sites locked: trying again for 0 s"]
+    assert said == ["another session has locked rows of sites: trying again for 0 s"]
     assert by_name(apply(stuck.database.url, the_plan))["a.gov"].outcome is SubjectOutcome.EMPTY
 
 

@@ -104,7 +104,7 @@ def test_what_always_fails_is_tried_a_few_times_and_then_shown_to_a_person(pipel
     before = pipeline.site("a.gov", "updated_at", "ocr_total")
     (done,) = pipeline.reconcile(max_attempts=3)
     assert (done.outcome, done.subject.action) == ("skipped", "person")
-    assert done.reason == "tried 3 times, it needs a person; its last error: PDF corrupted"
+    assert done.reason == "tried 3 times: a person must repair it; its last error: PDF corrupted"
     assert pipeline.queued() == []
     assert pipeline.site("a.gov", "updated_at", "ocr_total") == before
     # The person decides, and tries again: the count starts anew.

@@ -43,7 +43,7 @@ def test_a_try_counts_once(pipeline: Pipeline) -> None:
         pipeline.jobs.lose_all()  # the coordinator gives up, too
         (done,) = pipeline.reconcile(max_attempts=4)
         assert done.subject.action == ("jobs" if attempt < 4 else "person")
-    assert done.reason == "tried 4 times, it needs a person; its last error: no host"
+    assert done.reason == "tried 4 times: a person must repair it; its last error: no host"
 
 
 @pytest.mark.parametrize("key", ["Council/{:02}", "{root}/a.gov/pdfs/Council/{:02}.pdf"])

@@ -28,7 +28,7 @@ def test_a_site_that_moves_between_plan_and_apply_is_left_alone(pipeline: Pipeli
     )
     done = apply(pipeline.database.url, pipeline.jobs.queues, plan)
     results = {result.subject.site.subdomain: (result.outcome, result.reason) for result in done}
-    assert results["moved.gov"] == results["gone.gov"] == ("skipped", "it has moved on meanwhile")
+    assert results["moved.gov"] == results["gone.gov"] == ("skipped", "the site advanced meanwhile")
     assert results["still.gov"][0] == "recovered"
     assert [call[2]["subdomain"] for call in pipeline.queued()] == ["still.gov"]
     assert pipeline.site("moved.gov", "coordinator_enqueued") == (0,)
@@ -96,7 +96,7 @@ def test_many_jobs_of_unknown_arguments_need_the_applications_answer(
     pipeline.put("a.gov", "extraction", extraction_total=7, extraction_completed=4, extraction_failed=1)
     (done,) = pipeline.reconcile()
     assert (done.outcome, done.subject.action) == ("skipped", "person")
-    assert "extraction has 7 jobs and nothing says which are missing" in str(done.reason)
+    assert "extraction has 7 jobs, and the missing ones are unknown" in str(done.reason)
     name = f"missing_{abs(hash(str(pipeline.root)))}"
     hooked = replace(pipeline.config, missing=f"{name}.missing")
     with pytest.raises(ConfigError, match="which cannot be imported"):

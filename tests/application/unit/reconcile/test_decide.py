@@ -112,7 +112,7 @@ def test_the_application_says_which_jobs_are_missing() -> None:
     site = make_site("deploy", {"deploy": Counters(7, 4, 1)})
     unknown = decide(site, make_rules())
     assert (unknown.outcome, unknown.subject.action) == (SubjectOutcome.SKIPPED, Action.PERSON)
-    assert "deploy has 7 jobs and nothing says which are missing" in str(unknown.reason)
+    assert "deploy has 7 jobs, and the missing ones are unknown" in str(unknown.reason)
     known = decide(site, make_rules(missing=lambda subdomain, stage: [{"host": 1}, {"host": 2}]))
     assert [call.kwargs["host"] for call in known.subject.calls] == [1, 2]
     assert known.subject.counters == {"deploy": Counters(7, 5, 0)}

@@ -163,13 +163,15 @@ def test_production_that_goes_away_and_ctrl_c_leave_nothing_behind(pg: Database)
         pg.run(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {READERS}")
 
     said = abandoned(pg, ALL, end_the_readers, Unreachable)
-    assert re.match(r"production did not give its rows: .*; the clone was removed, production was not", said)
+    assert re.match(
+        r"the rows of production could not be read: .*; the clone was removed, production was not", said
+    )
 
     def press_ctrl_c(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
     said = abandoned(pg, ALL, press_ctrl_c, Interrupted)
-    assert said.startswith("interrupted: what ran on production was cancelled; the clone was removed")
+    assert said.startswith("interrupted: queries on production were cancelled; the clone was removed")
 
 
 def test_rows_that_the_clone_refuses_are_its_own_fault(pg: Database) -> None:
@@ -177,7 +179,7 @@ def test_rows_that_the_clone_refuses_are_its_own_fault(pg: Database) -> None:
     here = pg.value("SELECT setting FROM pg_settings WHERE name = 'data_directory'")
     pg.run(LARGE, f"ALTER TABLE large ADD CHECK (id < 90000 OR current_setting('data_directory') = '{here}')")
     said = abandoned(pg, ALL, no_progress, Unreachable)
-    assert said.startswith("the clone did not take production's rows: ")
+    assert said.startswith("production's rows could not be written to the clone: ")
     assert "violates check constraint" in said
 
 

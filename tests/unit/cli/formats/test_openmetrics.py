@@ -122,7 +122,7 @@ def test_hostile_names_stay_within_their_label() -> None:
 
 
 def test_names_that_look_the_same_are_one_sample() -> None:
-    """A collector refuses a file in which a sample stands twice."""
+    """A collector refuses a file in which a sample appears twice."""
     namesakes = tuple(LastObservation(name, 1.0, None, None) for name in ("a\nb", "a\\nb"))
     assert len(samples(as_openmetrics(report(), Latest((), namesakes)))["pipestate_observation_value"]) == 1
 
