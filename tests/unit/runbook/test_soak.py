@@ -69,4 +69,4 @@ def test_the_first_phase_must_name_another_one() -> None:
 
 def test_a_check_of_that_name_stands_once() -> None:
     own = f"## Phase: two\n\n{block('SELECT 1 AS x', check='soak')}"
-    assert any("id soak stands twice in one phase" in each for each in read("{soak: 7d}", own)[1])
+    assert any("id soak appears twice in one phase" in each for each in read("{soak: 7d}", own)[1])
