@@ -188,19 +188,25 @@ def _present(needed: Sequence[Routine]) -> set[str]:
 
 
 def _needed(statement: str) -> list[Routine]:
-    """List the helpers that a statement calls, directly or indirectly."""
+    """List the helpers that a statement calls, directly or indirectly: each after those that it calls."""
     every = _helpers()
-    found: dict[str, Routine] = {}
-    texts = [statement]
-    while texts:
-        for name in re.findall(rf"\b{HOME}\.(\w+)\(", texts.pop()):
-            if name in every and name not in found:
-                found[name] = every[name]
-                texts.append(every[name].statement)
-    return [found[name] for name in every if name in found]
+    seen: set[str] = set()
+    found: list[Routine] = []
+
+    def add(text: str) -> None:
+        for name in re.findall(rf"\b{HOME}\.(\w+)\(", text):
+            if name in every and name not in seen:
+                seen.add(name)
+                add(every[name].statement)
+                found.append(every[name])
+
+    add(statement)
+    return found
 
 
 def _in_session(text: str) -> str:
+    """Write the same text for functions of the session, whose defaults are read on the project's path."""
+    text = text.replace("DEFAULT current_setting(", "DEFAULT pg_catalog.current_setting(")
     return re.sub(rf"\b{HOME}\.({'|'.join(_helpers())})\(", rf"{SESSION_HOME}.\1(", text)
 
 
