@@ -20,6 +20,7 @@ from psycopg2.extensions import POLL_OK, POLL_READ, POLL_WRITE
 from sqlalchemy import URL
 
 from pipestate.core.errors import Unreachable
+from pipestate.database.postgresql import OWN_PATH
 from pipestate.database.queries import named_query
 from pipestate.database.urls import shown, without_secrets
 from pipestate.rehearse.child_process import Trace
@@ -49,6 +50,7 @@ class PolledConnection:
             )
             self._wait()
             self.cursor = self.driver.cursor()
+            self.query(f"SET search_path = {OWN_PATH}")
 
     @property
     def pid(self) -> int:

@@ -11,8 +11,7 @@ $$;
 -- that a downgrade of the revision has hidden are restored first.
 CREATE OR REPLACE PROCEDURE pipestate.add_columns(
   the_table text, the_columns json, the_revision text DEFAULT NULL,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   relation CONSTANT regclass := pipestate.resolve(the_table, path);
@@ -61,8 +60,7 @@ END $$;
 -- upgrade restores them.
 CREATE OR REPLACE PROCEDURE pipestate.drop_columns(
   the_table text, the_columns text[], the_revision text DEFAULT NULL,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   relation CONSTANT regclass := pipestate.resolve(the_table, path);
@@ -91,8 +89,7 @@ END $$;
 -- first, as they would be rebuilt under the lock.
 CREATE OR REPLACE PROCEDURE pipestate.use_timestamptz(
   the_table text, the_columns text[], the_zone text, the_indexes text[] DEFAULT '{}',
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   relation CONSTANT regclass := pipestate.resolve(the_table, path);
@@ -114,8 +111,7 @@ END $$;
 -- Make columns NOT NULL, first step: a CHECK that says the same, which is validated beside the traffic.
 CREATE OR REPLACE PROCEDURE pipestate.begin_not_null(
   the_table text, the_rule text, the_columns text[],
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NOT pipestate.is_nullable(the_table, the_columns, path) OR NOT pipestate.lacks_constraint(the_table, the_rule, path) THEN
@@ -129,8 +125,7 @@ END $$;
 -- The second step: NOT NULL over the validated CHECK, which then goes.
 CREATE OR REPLACE PROCEDURE pipestate.end_not_null(
   the_table text, the_rule text, the_columns text[],
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   has_rule boolean := NOT pipestate.lacks_constraint(the_table, the_rule, path);

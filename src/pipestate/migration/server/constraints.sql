@@ -20,8 +20,7 @@ $$;
 -- changed where there are any. The JSON object has a rule for each name.
 CREATE OR REPLACE PROCEDURE pipestate.add_checks(
   the_table text, the_checks json, the_revision text DEFAULT NULL,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   wanted record;
@@ -70,8 +69,7 @@ END $$;
 -- Drop a constraint that a revision created, under a short lock on the table and those that its foreign keys point at.
 CREATE OR REPLACE PROCEDURE pipestate.drop_constraint(
   the_table text, the_name text, is_registered boolean DEFAULT true,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   relation CONSTANT regclass := pipestate.resolve(the_table, path);

@@ -196,8 +196,7 @@ END $$;
 -- Drop indexes that a revision created, under a short lock on their tables.
 CREATE OR REPLACE PROCEDURE pipestate.drop_indexes(
   the_indexes text[], is_registered boolean DEFAULT true,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   the_index text;

@@ -59,8 +59,7 @@ $$;
 -- The same for those of these tables that exist, and those whose names the query returns; where the condition holds.
 CREATE OR REPLACE PROCEDURE pipestate.lock_tables(
   the_tables text[], the_mode text DEFAULT 'ACCESS EXCLUSIVE', the_condition text DEFAULT 'true', the_query text DEFAULT NULL,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   more text[];

@@ -52,8 +52,7 @@ BEGIN
 END $$;
 
 -- Stop with the message where the condition holds.
-CREATE OR REPLACE PROCEDURE pipestate.refuse_if(
-  the_condition text, the_message text, path text DEFAULT current_setting('search_path'))
+CREATE OR REPLACE PROCEDURE pipestate.refuse_if(the_condition text, the_message text, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF pipestate.is_true(the_condition, path) THEN
@@ -62,8 +61,7 @@ BEGIN
 END $$;
 
 -- Stop with the message where the query finds a text; %s in the message is that text.
-CREATE OR REPLACE PROCEDURE pipestate.refuse_found(
-  the_query text, the_message text, path text DEFAULT current_setting('search_path'))
+CREATE OR REPLACE PROCEDURE pipestate.refuse_found(the_query text, the_message text, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   found_text text := pipestate.value_of(the_query, path);

@@ -25,8 +25,7 @@ END $$;
 -- is put aside: the upgrade brings it back.
 CREATE OR REPLACE PROCEDURE pipestate.drop_table(
   the_table text, the_name text, the_revision text, is_registered boolean DEFAULT true,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   relation CONSTANT regclass := pipestate.resolve(the_table, path);
@@ -48,8 +47,7 @@ END $$;
 
 -- Bring back a table that a downgrade put aside; nothing happens where there is none.
 CREATE OR REPLACE PROCEDURE pipestate.bring_back_table(
-  the_name text, the_revision text, is_registered boolean DEFAULT true,
-  path text DEFAULT current_setting('search_path'))
+  the_name text, the_revision text, is_registered boolean DEFAULT true, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   schemas CONSTANT text[] := pipestate.schemas_of(path);
