@@ -6,6 +6,20 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
                  AND a.attname = ANY (the_columns) AND NOT a.attnotnull AND NOT a.attisdropped)
 $$;
 
+-- Say whether a table has all of these columns, and none of those.
+CREATE OR REPLACE FUNCTION pipestate.has_columns(the_table text, the_columns text[], but_none_of text[], path text DEFAULT current_setting('search_path')) RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce(array_agg(a.attname::text) @> the_columns AND NOT array_agg(a.attname::text) && but_none_of, false)
+    FROM pg_attribute a WHERE a.attrelid = pipestate.resolve(the_table, path) AND NOT a.attisdropped
+$$;
+
+-- Say whether a column may hold NULL, and has no default.
+CREATE OR REPLACE FUNCTION pipestate.lacks_default(the_table text, the_column text, path text DEFAULT current_setting('search_path')) RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = pipestate.resolve(the_table, path)
+                 AND a.attname = the_column AND NOT a.atthasdef AND NOT a.attnotnull)
+$$;
+
 -- Add the columns that a table lacks, in one ALTER under a short lock; give those that are there the default that they lack.
 -- A column that is there with a type of another family is refused. The JSON object has a definition for each name. Columns
 -- that a downgrade of the revision has hidden are restored first.

@@ -40,6 +40,40 @@ BEGIN
   END LOOP;
 END $$;
 
+-- The definition of a foreign key of that name that has another target or another action on delete; NULL where there is none.
+CREATE OR REPLACE FUNCTION pipestate.other_foreign_key(
+  the_table text, the_name text, the_target text, the_action text, path text DEFAULT current_setting('search_path')) RETURNS text
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT pg_get_constraintdef(k.oid) FROM pg_constraint k
+   WHERE k.conrelid = pipestate.resolve(the_table, path) AND k.contype = 'f' AND k.conname = the_name
+     AND (k.confrelid <> pipestate.resolve(the_target, path) OR k.confdeltype::text <> the_action)
+$$;
+
+-- Add a foreign key to each partition that lacks it, NOT VALID. The caller holds the lock.
+CREATE OR REPLACE PROCEDURE pipestate.add_to_partitions(
+  the_table text, the_name text, the_definition text, the_condition text, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  leaf regclass;
+BEGIN
+  IF NOT pipestate.is_true(the_condition, path) THEN RETURN; END IF;
+  FOR leaf IN
+    SELECT t.relid FROM pg_partition_tree(pipestate.resolve(the_table, path)) t
+     WHERE t.isleaf AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = t.relid AND k.conname = the_name)
+  LOOP
+    PERFORM pipestate.execute(format('ALTER TABLE %s ADD CONSTRAINT %I %s NOT VALID', leaf, the_name, the_definition), path);
+  END LOOP;
+END $$;
+
+-- List the statements that validate a foreign key of each partition beside the traffic, where the condition holds.
+CREATE OR REPLACE FUNCTION pipestate.partition_key_steps(
+  the_table text, the_name text, the_condition text, path text DEFAULT current_setting('search_path')) RETURNS SETOF text
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format('ALTER TABLE %s VALIDATE CONSTRAINT %I', pipestate.spelled(t.relid, path), k.conname)
+    FROM pg_partition_tree(pipestate.resolve(the_table, path)) t JOIN pg_constraint k ON k.conrelid = t.relid
+   WHERE t.isleaf AND k.conname = the_name AND NOT k.convalidated AND pipestate.is_true(the_condition, path)
+$$;
+
 -- Validate constraints beside the traffic.
 CREATE OR REPLACE PROCEDURE pipestate.validate_constraints(
   the_table text, the_names text[], the_part text DEFAULT NULL, path text DEFAULT current_setting('search_path'))

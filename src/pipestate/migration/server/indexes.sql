@@ -1,7 +1,8 @@
 -- The relation of that name in the schema of this one.
 CREATE OR REPLACE FUNCTION pipestate.beside(relation regclass, name text) RETURNS regclass
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT to_regclass(format('%I.%I', n.nspname, name)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation
+  SELECT to_regclass(format('%I.%I', n.nspname, name)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+   WHERE c.oid = relation AND name IS NOT NULL
 $$;
 
 -- Compare an index that is wanted with the one of that name, and with the spare one that would take its place.
@@ -130,6 +131,36 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     FROM pg_class c, concat(c.relname, '_', the_index) AS n WHERE c.oid = relation
 $$;
 
+-- Say whether a table is partitioned; with an index, whether that is also missing or not valid.
+CREATE OR REPLACE FUNCTION pipestate.is_partitioned(the_table text, without_index text DEFAULT NULL, path text DEFAULT current_setting('search_path')) RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM pg_class c WHERE c.oid = pipestate.resolve(the_table, path) AND c.relkind = 'p'
+                 AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = pipestate.beside(c.oid, without_index) AND i.indisvalid AND i.indisready))
+$$;
+
+-- List the statements that build the missing indexes of partitions beside the traffic; half-built ones are dropped first.
+CREATE OR REPLACE FUNCTION pipestate.partition_index_steps(
+  the_table text, the_index text, the_create text, the_definition text, path text DEFAULT current_setting('search_path')) RETURNS SETOF text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  relation CONSTANT regclass := pipestate.resolve(the_table, path);
+  leaf record;
+BEGIN
+  IF NOT pipestate.is_partitioned(the_table, the_index, path) THEN RETURN; END IF;
+  FOR leaf IN
+    SELECT pipestate.spelled(t.relid, path) AS name, n.name AS index_name, own
+      FROM pg_partition_tree(relation) t JOIN pg_class c ON c.oid = t.relid,
+           pipestate.partition_index(t.relid, the_index) AS n (name), pipestate.beside(t.relid, n.name) AS own
+     WHERE t.isleaf AND c.relkind = 'r'
+       AND NOT EXISTS (SELECT FROM pg_index x WHERE x.indexrelid = own AND x.indisvalid AND x.indisready)
+       AND NOT EXISTS (SELECT FROM pg_partition_tree(pipestate.beside(relation, the_index)) i
+                       JOIN pg_index x ON x.indexrelid = i.relid WHERE x.indrelid = t.relid)
+  LOOP
+    IF leaf.own IS NOT NULL THEN RETURN NEXT format('DROP INDEX CONCURRENTLY %s', leaf.own); END IF;
+    RETURN NEXT format('%s CONCURRENTLY %I ON %s %s', the_create, leaf.index_name, leaf.name, the_definition);
+  END LOOP;
+END $$;
+
 -- Create the index of a partitioned table, and of partitioned tables below it, without those of the partitions
 -- (ON ONLY): nothing is scanned, and it is not valid until all of theirs are attached. A unique one that lacks a
 -- column of the partitions' key is refused.
@@ -140,7 +171,7 @@ DECLARE
   relation CONSTANT regclass := pipestate.resolve(the_table, path);
   member record;
 BEGIN
-  IF (SELECT c.relkind = 'p' FROM pg_class c WHERE c.oid = relation) IS NOT TRUE THEN RETURN; END IF;
+  IF NOT pipestate.is_partitioned(the_table, path => path) THEN RETURN; END IF;
   FOR member IN
     SELECT t.relid, c.relkind, pipestate.spelled(t.relid, path) AS name,
            CASE WHEN t.level = 0 THEN the_index ELSE pipestate.partition_index(t.relid, the_index) END AS index_name
@@ -172,7 +203,7 @@ DECLARE
   relation CONSTANT regclass := pipestate.resolve(the_table, path);
   member record;
 BEGIN
-  IF (SELECT c.relkind = 'p' FROM pg_class c WHERE c.oid = relation) IS NOT TRUE THEN RETURN; END IF;
+  IF NOT pipestate.is_partitioned(the_table, path => path) THEN RETURN; END IF;
   FOR member IN
     WITH tree AS (
       SELECT t.relid, t.parentrelid, t.level, pipestate.beside(t.relid,
