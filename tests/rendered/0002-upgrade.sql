@@ -909,7 +909,7 @@ BEGIN
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.schema_record ' || todo;
   END IF;
-  CALL pipestate.require_version('1.3c56345e54b8');
+  CALL pipestate.require_version('1.16480468b54d');
   CREATE OR REPLACE VIEW pipestate.observed AS
   SELECT o.name,
          o.value,

@@ -435,11 +435,11 @@ BEGIN
   SELECT substring(p.prosrc, '[0-9]+[.0-9a-f]*') INTO todo FROM pg_proc p
    WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname = 'version';
   IF split_part(todo, '.', 1)::integer > 1 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.3c56345e54b8): use the pipestate that installed them', todo);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.16480468b54d): use the pipestate that installed them', todo);
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
-               WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'batch_statements', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'beside', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'emptied', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'end_step', 'evaluate', 'evaluate_again', 'evaluate_check', 'execute', 'explain', 'family', 'fill', 'fill_part', 'finish_index', 'fire_deferred', 'foreign_keys', 'forget', 'gate_state', 'gated', 'go_on', 'grant_migrating', 'grant_recording', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'impostors', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'is_true', 'judge_check', 'judge_gate', 'kept_in', 'kind_of', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'may_record', 'modified_since', 'note_copies', 'numbers_of', 'others', 'parents', 'partition_index', 'parts_to_fill', 'pass_gate', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'referenced', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_token', 'require_valid', 'require_version', 'resolve', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'schemas_of', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'spelled', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'value_of', 'version', 'versions', 'warn', 'with_hidden_definitions', 'written_columns', 'written_since', 'written_tables')
+               WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'add_to_partitions', 'as_type', 'attach_partition_indexes', 'base_type', 'batch_statements', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'beside', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'compare', 'comparisons', 'count_rows', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'emptied', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'end_step', 'evaluate', 'evaluate_again', 'evaluate_check', 'execute', 'explain', 'family', 'fill', 'fill_part', 'finish_index', 'fire_deferred', 'foreign_keys', 'forget', 'gate_state', 'gated', 'go_on', 'grant_migrating', 'grant_recording', 'has_columns', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'impostors', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'is_partitioned', 'is_true', 'judge_check', 'judge_gate', 'kept_in', 'kind_of', 'lacks_constraint', 'lacks_default', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'may_record', 'modified_since', 'note_copies', 'numbers_of', 'other_foreign_key', 'others', 'parents', 'partition_index', 'partition_index_steps', 'partition_key_steps', 'parts_to_fill', 'pass_gate', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_check', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'referenced', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_token', 'require_valid', 'require_version', 'resolve', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'schemas_of', 'set_timeout_back', 'settle_gate', 'shown', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'spelled', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'unreadable', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'value_of', 'version', 'versions', 'warn', 'with_hidden_definitions', 'written_columns', 'written_since', 'written_tables')
                  AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.refobjid = p.oid
                                  AND d.refclassid = 'pg_proc'::regclass) LOOP
     EXECUTE todo;
@@ -624,10 +624,19 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   SELECT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = pipestate.resolve(the_table, path)
                  AND a.attname = ANY (the_columns) AND NOT a.attnotnull AND NOT a.attisdropped)
 $$;
+CREATE OR REPLACE FUNCTION pipestate.has_columns(the_table text, the_columns text[], but_none_of text[], path text DEFAULT current_setting('search_path')) RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce(array_agg(a.attname::text) @> the_columns AND NOT array_agg(a.attname::text) && but_none_of, false)
+    FROM pg_attribute a WHERE a.attrelid = pipestate.resolve(the_table, path) AND NOT a.attisdropped
+$$;
+CREATE OR REPLACE FUNCTION pipestate.lacks_default(the_table text, the_column text, path text DEFAULT current_setting('search_path')) RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = pipestate.resolve(the_table, path)
+                 AND a.attname = the_column AND NOT a.atthasdef AND NOT a.attnotnull)
+$$;
 CREATE OR REPLACE PROCEDURE pipestate.add_columns(
   the_table text, the_columns json, the_revision text DEFAULT NULL,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   relation CONSTANT regclass := pipestate.resolve(the_table, path);
@@ -673,8 +682,7 @@ BEGIN
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.drop_columns(
   the_table text, the_columns text[], the_revision text DEFAULT NULL,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   relation CONSTANT regclass := pipestate.resolve(the_table, path);
@@ -700,8 +708,7 @@ BEGIN
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.use_timestamptz(
   the_table text, the_columns text[], the_zone text, the_indexes text[] DEFAULT '{}',
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   relation CONSTANT regclass := pipestate.resolve(the_table, path);
@@ -721,8 +728,7 @@ BEGIN
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.begin_not_null(
   the_table text, the_rule text, the_columns text[],
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF NOT pipestate.is_nullable(the_table, the_columns, path) OR NOT pipestate.lacks_constraint(the_table, the_rule, path) THEN
@@ -734,8 +740,7 @@ BEGIN
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.end_not_null(
   the_table text, the_rule text, the_columns text[],
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   has_rule boolean := NOT pipestate.lacks_constraint(the_table, the_rule, path);
@@ -762,8 +767,7 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
 $$;
 CREATE OR REPLACE PROCEDURE pipestate.add_checks(
   the_table text, the_checks json, the_revision text DEFAULT NULL,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   wanted record;
@@ -782,6 +786,34 @@ BEGIN
     CALL pipestate.remember('constraint', concat(the_table, '.', wanted.key), the_revision);
   END LOOP;
 END $$;
+CREATE OR REPLACE FUNCTION pipestate.other_foreign_key(
+  the_table text, the_name text, the_target text, the_action text, path text DEFAULT current_setting('search_path')) RETURNS text
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT pg_get_constraintdef(k.oid) FROM pg_constraint k
+   WHERE k.conrelid = pipestate.resolve(the_table, path) AND k.contype = 'f' AND k.conname = the_name
+     AND (k.confrelid <> pipestate.resolve(the_target, path) OR k.confdeltype::text <> the_action)
+$$;
+CREATE OR REPLACE PROCEDURE pipestate.add_to_partitions(
+  the_table text, the_name text, the_definition text, the_condition text, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  leaf regclass;
+BEGIN
+  IF NOT pipestate.is_true(the_condition, path) THEN RETURN; END IF;
+  FOR leaf IN
+    SELECT t.relid FROM pg_partition_tree(pipestate.resolve(the_table, path)) t
+     WHERE t.isleaf AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = t.relid AND k.conname = the_name)
+  LOOP
+    PERFORM pipestate.execute(format('ALTER TABLE %s ADD CONSTRAINT %I %s NOT VALID', leaf, the_name, the_definition), path);
+  END LOOP;
+END $$;
+CREATE OR REPLACE FUNCTION pipestate.partition_key_steps(
+  the_table text, the_name text, the_condition text, path text DEFAULT current_setting('search_path')) RETURNS SETOF text
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format('ALTER TABLE %s VALIDATE CONSTRAINT %I', pipestate.spelled(t.relid, path), k.conname)
+    FROM pg_partition_tree(pipestate.resolve(the_table, path)) t JOIN pg_constraint k ON k.conrelid = t.relid
+   WHERE t.isleaf AND k.conname = the_name AND NOT k.convalidated AND pipestate.is_true(the_condition, path)
+$$;
 CREATE OR REPLACE PROCEDURE pipestate.validate_constraints(
   the_table text, the_names text[], the_part text DEFAULT NULL, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -806,8 +838,7 @@ BEGIN
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.drop_constraint(
   the_table text, the_name text, is_registered boolean DEFAULT true,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   relation CONSTANT regclass := pipestate.resolve(the_table, path);
@@ -1407,7 +1438,8 @@ WHERE NOT r.rolsuper AND r.rolname <> current_user
 $impostors$;
 CREATE OR REPLACE FUNCTION pipestate.beside(relation regclass, name text) RETURNS regclass
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
-  SELECT to_regclass(format('%I.%I', n.nspname, name)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation
+  SELECT to_regclass(format('%I.%I', n.nspname, name)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+   WHERE c.oid = relation AND name IS NOT NULL
 $$;
 CREATE OR REPLACE FUNCTION pipestate.index_state(
   the_index text, the_table text, the_definition text, is_unique boolean, the_needs text[], the_types text[], path text,
@@ -1523,6 +1555,32 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   SELECT CASE WHEN octet_length(n) <= 63 THEN n ELSE concat('part_', md5(n)) END
     FROM pg_class c, concat(c.relname, '_', the_index) AS n WHERE c.oid = relation
 $$;
+CREATE OR REPLACE FUNCTION pipestate.is_partitioned(the_table text, without_index text DEFAULT NULL, path text DEFAULT current_setting('search_path')) RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM pg_class c WHERE c.oid = pipestate.resolve(the_table, path) AND c.relkind = 'p'
+                 AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = pipestate.beside(c.oid, without_index) AND i.indisvalid AND i.indisready))
+$$;
+CREATE OR REPLACE FUNCTION pipestate.partition_index_steps(
+  the_table text, the_index text, the_create text, the_definition text, path text DEFAULT current_setting('search_path')) RETURNS SETOF text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  relation CONSTANT regclass := pipestate.resolve(the_table, path);
+  leaf record;
+BEGIN
+  IF NOT pipestate.is_partitioned(the_table, the_index, path) THEN RETURN; END IF;
+  FOR leaf IN
+    SELECT pipestate.spelled(t.relid, path) AS name, n.name AS index_name, own
+      FROM pg_partition_tree(relation) t JOIN pg_class c ON c.oid = t.relid,
+           pipestate.partition_index(t.relid, the_index) AS n (name), pipestate.beside(t.relid, n.name) AS own
+     WHERE t.isleaf AND c.relkind = 'r'
+       AND NOT EXISTS (SELECT FROM pg_index x WHERE x.indexrelid = own AND x.indisvalid AND x.indisready)
+       AND NOT EXISTS (SELECT FROM pg_partition_tree(pipestate.beside(relation, the_index)) i
+                       JOIN pg_index x ON x.indexrelid = i.relid WHERE x.indrelid = t.relid)
+  LOOP
+    IF leaf.own IS NOT NULL THEN RETURN NEXT format('DROP INDEX CONCURRENTLY %s', leaf.own); END IF;
+    RETURN NEXT format('%s CONCURRENTLY %I ON %s %s', the_create, leaf.index_name, leaf.name, the_definition);
+  END LOOP;
+END $$;
 CREATE OR REPLACE PROCEDURE pipestate.prepare_partitioned_index(
   the_table text, the_index text, the_create text, the_definition text, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -1530,7 +1588,7 @@ DECLARE
   relation CONSTANT regclass := pipestate.resolve(the_table, path);
   member record;
 BEGIN
-  IF (SELECT c.relkind = 'p' FROM pg_class c WHERE c.oid = relation) IS NOT TRUE THEN RETURN; END IF;
+  IF NOT pipestate.is_partitioned(the_table, path => path) THEN RETURN; END IF;
   FOR member IN
     SELECT t.relid, c.relkind, pipestate.spelled(t.relid, path) AS name,
            CASE WHEN t.level = 0 THEN the_index ELSE pipestate.partition_index(t.relid, the_index) END AS index_name
@@ -1559,7 +1617,7 @@ DECLARE
   relation CONSTANT regclass := pipestate.resolve(the_table, path);
   member record;
 BEGIN
-  IF (SELECT c.relkind = 'p' FROM pg_class c WHERE c.oid = relation) IS NOT TRUE THEN RETURN; END IF;
+  IF NOT pipestate.is_partitioned(the_table, path => path) THEN RETURN; END IF;
   FOR member IN
     WITH tree AS (
       SELECT t.relid, t.parentrelid, t.level, pipestate.beside(t.relid,
@@ -1581,8 +1639,7 @@ BEGIN
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.drop_indexes(
   the_indexes text[], is_registered boolean DEFAULT true,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   the_index text;
@@ -1949,8 +2006,7 @@ END
 $$;
 CREATE OR REPLACE PROCEDURE pipestate.lock_tables(
   the_tables text[], the_mode text DEFAULT 'ACCESS EXCLUSIVE', the_condition text DEFAULT 'true', the_query text DEFAULT NULL,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   more text[];
@@ -3794,16 +3850,14 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'an earlier step of this revision failed, so this one does nothing: see above';
   END IF;
 END $$;
-CREATE OR REPLACE PROCEDURE pipestate.refuse_if(
-  the_condition text, the_message text, path text DEFAULT current_setting('search_path'))
+CREATE OR REPLACE PROCEDURE pipestate.refuse_if(the_condition text, the_message text, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF pipestate.is_true(the_condition, path) THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = the_message;
   END IF;
 END $$;
-CREATE OR REPLACE PROCEDURE pipestate.refuse_found(
-  the_query text, the_message text, path text DEFAULT current_setting('search_path'))
+CREATE OR REPLACE PROCEDURE pipestate.refuse_found(the_query text, the_message text, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   found_text text := pipestate.value_of(the_query, path);
@@ -3903,8 +3957,7 @@ BEGIN
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.drop_table(
   the_table text, the_name text, the_revision text, is_registered boolean DEFAULT true,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
-  path text DEFAULT current_setting('search_path'))
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   relation CONSTANT regclass := pipestate.resolve(the_table, path);
@@ -3924,8 +3977,7 @@ BEGIN
   CALL pipestate.forget('table', the_name, is_registered);
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.bring_back_table(
-  the_name text, the_revision text, is_registered boolean DEFAULT true,
-  path text DEFAULT current_setting('search_path'))
+  the_name text, the_revision text, is_registered boolean DEFAULT true, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   schemas CONSTANT text[] := pipestate.schemas_of(path);
@@ -4028,7 +4080,7 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.version() RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.3c56345e54b8' $$;
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.16480468b54d' $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_version(wanted text, with_tables boolean DEFAULT true)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
