@@ -10,7 +10,7 @@ from support.verdicts import shipped, verdicts
 
 SENTENCE = (
     "site_progress exists, but the type of started_at is character varying, of updated_at is character varying, and "
-    "the chain compares them with the clock: give them a time's, as in ALTER TABLE site_progress ALTER COLUMN "
+    "the migrations compare them with the clock: give them a time's, as in ALTER TABLE site_progress ALTER COLUMN "
     "started_at TYPE timestamptz USING started_at::timestamptz, then run the same again"
 )
 AS_TIMES = "ALTER COLUMN {0} TYPE {1} USING {0}::{1}"
