@@ -326,7 +326,10 @@ IMPOSTORS = (
     ),
     # of another role than the one that verifies
     "ALTER FUNCTION public.replace(varchar, text, text) OWNER TO pg_monitor",
-    *(f"ALTER OPERATOR public.{operator} (varchar, varchar) OWNER TO pg_monitor" for operator in ("=", "<>", "~~")),
+    *(
+        f"ALTER OPERATOR public.{operator} (varchar, varchar) OWNER TO pg_monitor"
+        for operator in ("=", "<>", "~~")
+    ),
 )
 
 
