@@ -163,7 +163,7 @@ class BlockingReaders:
         line = self._line()
         began = "l.waitstart" if line.driver.server_version >= HAS_WAITSTART else "NULL"
         pids = ", ".join(str(reader.line.pid) for reader in self.readers)
-        line.query(named_query("rehearse", "prepare_waits", pids=pids, began=began))
+        line.prepare(named_query("rehearse", "prepare_waits", pids=pids, began=began))
         return RepeatedMessage(line, "EXECUTE pipestate_waits", SAMPLE_S, self._take)
 
     def _take(self, rows: Rows, sent: float, now: float) -> None:

@@ -46,7 +46,7 @@ def read_contents(url: URL) -> Contents:
         digests = dict(choose(DIGESTS, connection)(connection))
         positions: dict[str, tuple[int, int]] = {}
         if not engine_of(url).IS_FILE:
-            definitions |= {str(name): str(detail) for name, detail in run_own(connection, DETAILS)}
+            definitions |= {str(name): str(detail) for name, detail in _rows(connection, DETAILS)}
             positions = {name: (value, step) for name, value, step in run_own(connection, POSITIONS)}
     versions = tuple(_version_tables(definitions))
     return Contents(
