@@ -909,7 +909,7 @@ BEGIN
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.schema_record ' || todo;
   END IF;
-  CALL pipestate.require_version('1.16480468b54d');
+  CALL pipestate.require_version('1.c5ee0f11945c');
   CREATE OR REPLACE VIEW pipestate.observed AS
   SELECT o.name,
          o.value,
