@@ -167,7 +167,7 @@ def test_nobody_else_may_call_them(gated: Project, make_role: MakeRole) -> None:
 def test_every_procedure_runs_with_the_rights_of_who_calls_it(gated: Project) -> None:
     found = gated.database.rows(
         "SELECT proname FROM pg_proc WHERE pronamespace = 'pipestate'::regnamespace AND (prosecdef OR provolatile <> 'v') "
-        "AND proname NOT IN ('schema_definitions', 'schema_method', 'this_database')"
+        "AND proname NOT IN ('schema_definitions', 'schema_method', 'this_database', 'resolve')"
     )
     assert found == []
 

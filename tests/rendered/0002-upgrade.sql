@@ -529,7 +529,7 @@ END $$;
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_may_record() RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN to_regprocedure('pipestate.record_revision(text, text, text, text, text, text, text)') IS NOT NULL
+  RETURN to_regprocedure('pipestate.record_revision(text, text, text, text, text, text, text, text)') IS NOT NULL
     AND to_regclass('pipestate.run') IS NOT NULL AND NOT EXISTS (SELECT o.what, pg_get_userbyid(o.owner)::text AS owner, current_user::text AS me
     FROM (SELECT concat('the schema ', n.nspname) AS what, n.nspowner AS owner
     FROM pg_namespace n WHERE n.nspname IN ('pipestate', 'pipestate_archive')
@@ -1017,7 +1017,7 @@ BEGIN
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.schema_record ' || todo;
   END IF;
-  CALL pipestate.require_version('1.adb1d5a05182');
+  CALL pipestate.require_version('1.ad7930107b06');
   CREATE OR REPLACE VIEW pipestate.observed AS
   SELECT o.name,
          o.value,

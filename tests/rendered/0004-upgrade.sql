@@ -43,7 +43,7 @@ BEGIN
   IF other_owner IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner, current_user);
   END IF;
-  CALL pipestate.require_version('1.adb1d5a05182');
+  CALL pipestate.require_version('1.ad7930107b06');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -122,10 +122,10 @@ CALL pipestate.refuse_rows('content_item_pipeline_state',
   'point at no row of content_items (content_item_id)',
   $$pipestate.lacks_foreign_key('content_item_pipeline_state', 'content_item_id', 'content_items', 'c')$$);
 
-CALL pipestate.refuse_found($$SELECT pg_get_constraintdef(k.oid) FROM pg_catalog.pg_constraint k WHERE k.conrelid = to_regclass('content_item_pipeline_state') AND k.contype = 'f' AND k.conname = 'fk_cips_content_item' AND (k.confrelid <> to_regclass('content_items') OR k.confdeltype <> 'c')$$,
+CALL pipestate.refuse_found($$SELECT pipestate.other_foreign_key('content_item_pipeline_state', 'fk_cips_content_item', 'content_items', 'c')$$,
   'foreign key fk_cips_content_item on content_item_pipeline_state exists with another definition: %s; wanted: (content_item_id) to content_items(id) on delete cascade. Drop it, then run the same again');
 
-CALL pipestate.refuse_if($$pipestate.lacks_foreign_key('content_item_pipeline_state', 'content_item_id', 'content_items', 'c') AND EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = to_regclass('content_item_pipeline_state') AND relkind = 'p')$$,
+CALL pipestate.refuse_if($$pipestate.lacks_foreign_key('content_item_pipeline_state', 'content_item_id', 'content_items', 'c') AND pipestate.is_partitioned('content_item_pipeline_state')$$,
   'content_item_pipeline_state is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 
 -- lock content_item_pipeline_state, content_items where needed: 200 ms at a time, for up to 60 s

@@ -43,7 +43,7 @@ BEGIN
   IF other_owner IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner, current_user);
   END IF;
-  CALL pipestate.require_version('1.adb1d5a05182');
+  CALL pipestate.require_version('1.ad7930107b06');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -159,10 +159,9 @@ CALL pipestate.add_columns('job_results', $${
   "updated_at": "TIMESTAMP WITH TIME ZONE DEFAULT CURRENT_TIMESTAMP NOT NULL"}$$, the_revision => '0005');
 
 -- lock job_results where needed: 200 ms at a time, for up to 60 s
-CALL pipestate.lock_tables(ARRAY['job_results'],
-  the_condition => $$EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attrelid = to_regclass('job_results') AND attname = 'idempotency_key' AND NOT atthasdef AND NOT attnotnull)$$);
+CALL pipestate.lock_tables(ARRAY['job_results'], the_condition => $$pipestate.lacks_default('job_results', 'idempotency_key')$$);
 
-CALL pipestate.run_if($$EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attrelid = to_regclass('job_results') AND attname = 'idempotency_key' AND NOT atthasdef AND NOT attnotnull)$$,
+CALL pipestate.run_if($$pipestate.lacks_default('job_results', 'idempotency_key')$$,
   ARRAY[$$ALTER TABLE job_results ALTER COLUMN idempotency_key SET DEFAULT 'adopted:' || gen_random_uuid()$$]);
 
 SELECT set_config('pipestate.part', '0005/1', false);
@@ -226,10 +225,10 @@ CALL pipestate.end_not_null('job_results', 'ck_job_results_present', ARRAY['idem
 CALL pipestate.refuse_rows('job_results', 'job_id IS NOT NULL AND NOT EXISTS (SELECT FROM jobs p WHERE p.id = t.job_id)',
   'point at no row of jobs (job_id)', $$pipestate.lacks_foreign_key('job_results', 'job_id', 'jobs', 'c')$$);
 
-CALL pipestate.refuse_found($$SELECT pg_get_constraintdef(k.oid) FROM pg_catalog.pg_constraint k WHERE k.conrelid = to_regclass('job_results') AND k.contype = 'f' AND k.conname = 'fk_job_results_job' AND (k.confrelid <> to_regclass('jobs') OR k.confdeltype <> 'c')$$,
+CALL pipestate.refuse_found($$SELECT pipestate.other_foreign_key('job_results', 'fk_job_results_job', 'jobs', 'c')$$,
   'foreign key fk_job_results_job on job_results exists with another definition: %s; wanted: (job_id) to jobs(id) on delete cascade. Drop it, then run the same again');
 
-CALL pipestate.refuse_if($$pipestate.lacks_foreign_key('job_results', 'job_id', 'jobs', 'c') AND EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = to_regclass('job_results') AND relkind = 'p')$$,
+CALL pipestate.refuse_if($$pipestate.lacks_foreign_key('job_results', 'job_id', 'jobs', 'c') AND pipestate.is_partitioned('job_results')$$,
   'job_results is partitioned, and this script has no steps for that: run the revision online, or write the script with partitions=True');
 
 -- lock job_results, jobs where needed: 200 ms at a time, for up to 60 s

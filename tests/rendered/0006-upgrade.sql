@@ -54,7 +54,7 @@ BEGIN
   IF other_owner IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the schema pipestate belongs to %s, of which %s is no member: look at what it holds, then hand it over with ALTER ... OWNER TO, or connect as its owner', other_owner, current_user);
   END IF;
-  CALL pipestate.require_version('1.adb1d5a05182');
+  CALL pipestate.require_version('1.ad7930107b06');
   PERFORM set_config('search_path', path, true);
 EXCEPTION
   WHEN undefined_function OR invalid_schema_name THEN
@@ -96,7 +96,7 @@ BEGIN
   PERFORM set_config('search_path', path, true);
 END $pipestate$;
 
--- The gate sites-consolidation/readiness of revision 0006: runbooks/sites-consolidation.md:768
+-- The gate sites-consolidation/readiness of revision 0006: runbooks/sites-consolidation.md:766
 -- Each check below is evaluated now, read-only. Where one does not hold, the script ends at judge_gate,
 -- and nothing of this revision is done.
 
@@ -112,12 +112,12 @@ CALL pipestate.begin_gate(
   path => pg_catalog.current_schemas(false),
   timeout => '30s',
   may_be_gone => true,
-  sha256 => '2af9a3c9f7d594ec366792677450506493a264a438d103f5aea2aa0faa784a64',
+  sha256 => '59c44c8bd67a9790e64339dc0c676998f716246b386d14191ae8308fc682d693',
   files => '{"0001": "5182d9e060cf59c7c169932831b75a44", "0002": "0c9bd0270d6ad8eb301772358a151aa2", "0003": "cdb30b29da0e83bdcf2ae73f11a68ecf", "0004": "1ea7f6b035494770202dd69997040247", "0005": "e199289031ee124cb5916ddc93f93783", "0006": "c17ddf09e2e7fbb0f97b62adc47b4e60", "0007": "0d79961ff770c221f121eb6679e75bc5"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0005']::text[]);
 
-CALL pipestate.evaluate_check('0006', 1, 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:791', '', frame => $verdict_1$
+CALL pipestate.evaluate_check('0006', 1, 'backup-taken', 'people >= 1', 'runbooks/sites-consolidation.md:789', '', frame => $verdict_1$
 SELECT CASE WHEN people >= 1 THEN 'passed' ELSE 'failed' END AS outcome,
        CASE WHEN people >= 1 THEN 'signed off within 24h'
             ELSE 'not signed off within 24h: pipestate attest sites-consolidation/readiness/backup-taken --by YOU'
@@ -130,7 +130,7 @@ FROM (SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_o
   AND age_seconds < 86400) AS signed
 $verdict_1$, is_ours => true);
 
-CALL pipestate.evaluate_check('0006', 2, 'old-columns-unread', 'people >= 1', 'runbooks/sites-consolidation.md:793', '', frame => $verdict_2$
+CALL pipestate.evaluate_check('0006', 2, 'old-columns-unread', 'people >= 1', 'runbooks/sites-consolidation.md:791', '', frame => $verdict_2$
 SELECT CASE WHEN people >= 1 THEN 'passed' ELSE 'failed' END AS outcome,
        CASE WHEN people >= 1 THEN 'signed off within 14d'
             ELSE 'not signed off within 14d: pipestate attest sites-consolidation/readiness/old-columns-unread --by YOU'
@@ -143,7 +143,7 @@ FROM (SELECT count(DISTINCT lower(trim(person))) AS people FROM pipestate.sign_o
   AND age_seconds < 1209600) AS signed
 $verdict_2$, is_ours => true);
 
-CALL pipestate.evaluate_check('0006', 3, 'sites-without-stage', 'rows = 0', 'runbooks/sites-consolidation.md:888', $check_3$
+CALL pipestate.evaluate_check('0006', 3, 'sites-without-stage', 'rows = 0', 'runbooks/sites-consolidation.md:886', $check_3$
 -- The first row stands in for the column of an application that never had it.
 SELECT 'its only state is status' AS fault, lost.*
 FROM (SELECT NULL::text AS status) AS otherwise
@@ -159,13 +159,13 @@ FROM (SELECT count(*) AS rows FROM (
 ) AS the_query CROSS JOIN (SELECT 1 AS rows) AS one WHERE rows = 1) AS the_rows
 $verdict_3$, shows_rows => true);
 
-CALL pipestate.evaluate_check('0006', 4, 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:909', $check_4$
+CALL pipestate.evaluate_check('0006', 4, 'reconciliation-runs', 'runs = 10 and most_found < 5 and minutes_ago <= 60', 'runbooks/sites-consolidation.md:907', $check_4$
 SELECT count(*) AS runs, max(found) AS most_found,
-       ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6.0) / 10.0 AS minutes_ago
+       ceil(extract(epoch FROM now() - max(finished_at))::numeric / 6) / 10 AS minutes_ago
 FROM (SELECT max(r.found) AS found, max(r.finished_at) AS finished_at
       FROM pipeline_reconciliation r
-      WHERE r.triggered_by::text = 'cron' AND r.finished_at IS NOT NULL
-      GROUP BY floor(extract(epoch FROM r.finished_at)::numeric / 900.0)
+      WHERE r.triggered_by = 'cron' AND r.finished_at IS NOT NULL
+      GROUP BY floor(extract(epoch FROM r.finished_at)::numeric / 900)
       ORDER BY finished_at DESC LIMIT 10) AS latest
 $check_4$, frame => $verdict_4$
 WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (
@@ -204,11 +204,11 @@ SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows =
 FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1
 $verdict_4$);
 
-CALL pipestate.evaluate_check('0006', 5, 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:941', $check_5$
-SELECT count(*) FILTER (WHERE triggered_by::text = 'manual'
+CALL pipestate.evaluate_check('0006', 5, 'manual-interventions', 'interventions = 0 and days_on_record >= 7', 'runbooks/sites-consolidation.md:939', $check_5$
+SELECT count(*) FILTER (WHERE triggered_by = 'manual'
                         AND (recovered > 0 OR finished_at IS NULL)
                         AND started_at > now() - interval '7 days') AS interventions,
-       trunc(extract(epoch FROM now() - min(started_at))::numeric / 86400.0, 2) AS days_on_record
+       trunc(extract(epoch FROM now() - min(started_at))::numeric / 86400, 2) AS days_on_record
 FROM pipeline_reconciliation
 $check_5$, frame => $verdict_5$
 WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (
@@ -243,7 +243,7 @@ SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows =
 FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1
 $verdict_5$);
 
-CALL pipestate.evaluate_check('0006', 6, 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:964', $check_6$
+CALL pipestate.evaluate_check('0006', 6, 'recent-site-progress-writes', 'rows = 0', 'runbooks/sites-consolidation.md:962', $check_6$
 SELECT CASE WHEN p.updated_at > now() - interval '24 hours' THEN 'updated within 24 hours'
             ELSE 'begun within 24 hours' END AS fault,
        p.subdomain, p.current_stage, p.updated_at, p.started_at
@@ -252,7 +252,7 @@ WHERE greatest(p.updated_at, p.started_at) > now() - interval '24 hours'
 ORDER BY coalesce(p.updated_at, p.started_at) DESC, p.subdomain
 $check_6$, shows_rows => true, again => true);
 
-CALL pipestate.evaluate_check('0006', 7, 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:983', $check_7$
+CALL pipestate.evaluate_check('0006', 7, 'recent-legacy-column-writes', 'rows = 0', 'runbooks/sites-consolidation.md:981', $check_7$
 -- The first row stands in for a column that this application never had.
 SELECT 'written within 36 hours' AS fault, late.*
 FROM (SELECT NULL::text AS last_updated, NULL::text AS last_deployed, NULL::text AS last_extracted,
@@ -262,36 +262,36 @@ CROSS JOIN LATERAL (
   SELECT subdomain, last_updated, last_deployed, last_extracted
   FROM sites
   WHERE substr(greatest(
-          replace(last_updated::text COLLATE "C", ' '::text, 'T'::text),
-          replace(last_deployed::text COLLATE "C", ' '::text, 'T'::text),
-          replace(last_extracted::text COLLATE "C", ' '::text, 'T'::text)), 1, 40) > since
+          replace(last_updated::text COLLATE "C", ' ', 'T'),
+          replace(last_deployed::text COLLATE "C", ' ', 'T'),
+          replace(last_extracted::text COLLATE "C", ' ', 'T')), 1, 40) > since
     AND ((last_updated::text COLLATE "C" LIKE '2___-__-__%'
-          AND replace(last_updated::text COLLATE "C", ' '::text, 'T'::text) > since)
+          AND replace(last_updated::text COLLATE "C", ' ', 'T') > since)
       OR (last_deployed::text COLLATE "C" LIKE '2___-__-__%'
-          AND replace(last_deployed::text COLLATE "C", ' '::text, 'T'::text) > since)
+          AND replace(last_deployed::text COLLATE "C", ' ', 'T') > since)
       OR (last_extracted::text COLLATE "C" LIKE '2___-__-__%'
-          AND replace(last_extracted::text COLLATE "C", ' '::text, 'T'::text) > since))
+          AND replace(last_extracted::text COLLATE "C", ' ', 'T') > since))
 ) AS late
 ORDER BY late.subdomain
 $check_7$, shows_rows => true);
 
-CALL pipestate.evaluate_check('0006', 8, 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:1016', $check_8$
+CALL pipestate.evaluate_check('0006', 8, 'no-dependents', 'rows = 0', 'runbooks/sites-consolidation.md:1014', $check_8$
 WITH dropped (what, relation, number, name) AS (
-  SELECT 'site_progress', pg_catalog.to_regclass('site_progress')::oid, 0, 'site_progress'
+  SELECT 'site_progress', to_regclass('site_progress')::oid, 0, 'site_progress'
   UNION ALL
   SELECT 'sites.' || attname::text, attrelid, attnum::integer, attname::text FROM pg_attribute
-  WHERE attrelid = pg_catalog.to_regclass('sites')::oid AND NOT attisdropped AND attname IN (
+  WHERE attrelid = to_regclass('sites') AND NOT attisdropped AND attname IN (
     'status', 'extraction_status', 'last_updated', 'last_deployed', 'last_extracted')
 ), function AS MATERIALIZED (
   SELECT p.oid, lower(p.prosrc) AS body,
          EXISTS (SELECT 1 FROM pg_trigger t WHERE t.tgfoid = p.oid
-                 AND t.tgrelid = pg_catalog.to_regclass('sites')::oid) AS fires_on_sites
+                 AND t.tgrelid = to_regclass('sites')) AS fires_on_sites
   FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
   WHERE p.oid >= 16384 AND n.nspname !~ '^(pg_|pipestate|information_schema$)' -- not the server's
 )
 SELECT 'depends on it' AS fault, g.what, pg_describe_object(d.classid, d.objid, 0) AS dependent
 FROM dropped g
-JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass::oid AND d.refobjid = g.relation
+JOIN pg_depend d ON d.refclassid = 'pg_class'::regclass AND d.refobjid = g.relation
   AND (g.number = 0 OR d.refobjsubid = g.number)
 JOIN pg_class catalogue ON catalogue.oid = d.classid
 LEFT JOIN pg_rewrite r ON catalogue.relname = 'pg_rewrite' AND r.oid = d.objid
@@ -301,11 +301,11 @@ WHERE r.ev_class <> g.relation
    OR (g.number > 0 AND (catalogue.relname = 'pg_policy'
                          OR (NOT t.tgisinternal AND t.tgname NOT LIKE 'pipestate\_keep\_%')))
 UNION
-SELECT 'points at it', g.what, pg_describe_object('pg_constraint'::regclass::oid, c.oid, 0)
+SELECT 'points at it', g.what, pg_describe_object('pg_constraint'::regclass, c.oid, 0)
 FROM pg_constraint c JOIN dropped g ON c.confrelid = g.relation
 WHERE c.contype = 'f' AND c.conrelid <> c.confrelid AND (g.number = 0 OR g.number = ANY (c.confkey))
 UNION
-SELECT 'names it', g.what, pg_describe_object('pg_proc'::regclass::oid, f.oid, 0)
+SELECT 'names it', g.what, pg_describe_object('pg_proc'::regclass, f.oid, 0)
 FROM function f JOIN dropped g ON g.relation IS NOT NULL AND f.body ~ ('\m' || g.name || '\M')
 WHERE g.number = 0
    OR f.body ~ ('\msites\.' || g.name || '\M')
@@ -316,14 +316,14 @@ WHERE g.number = 0
          JOIN pg_namespace n ON n.oid = c.relnamespace
          WHERE a.attname = g.name AND NOT a.attisdropped AND c.oid <> g.relation
            AND n.nspname !~ '^(pg_|pipestate|information_schema$)'
-           AND strpos(f.body, lower(c.relname::text)) > 0))
+           AND strpos(f.body, lower(c.relname)) > 0))
 ORDER BY 2, 3
 $check_8$, shows_rows => true);
 
-CALL pipestate.evaluate_check('0006', 9, 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:1133', $check_9$
+CALL pipestate.evaluate_check('0006', 9, 'stuck-sites', 'stuck_pct < 1.0', 'runbooks/sites-consolidation.md:1131', $check_9$
 SELECT count(*) FILTER (WHERE stuck) AS stuck, count(*) AS total,
-       coalesce(trunc(100.0 * CAST(count(*) FILTER (WHERE stuck) AS numeric)
-                      / nullif(CAST(count(*) AS numeric), 0.0), 2), 0.0) AS stuck_pct
+       coalesce(trunc(100.0 * count(*) FILTER (WHERE stuck)
+                      / nullif(count(*), 0), 2), 0.0) AS stuck_pct
 FROM (SELECT updated_at IS NULL OR updated_at < now() - interval '2 hours' AS stuck
       FROM sites
       WHERE current_stage::text < 'completed' OR current_stage::text > 'completed') AS in_flight
@@ -356,7 +356,7 @@ SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows =
 FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1
 $verdict_9$);
 
-CALL pipestate.evaluate_check('0006', 10, 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:1134', $check_10$
+CALL pipestate.evaluate_check('0006', 10, 'health-score', 'health_score >= 95.0', 'runbooks/sites-consolidation.md:1132', $check_10$
 WITH stuck AS (
   SELECT count(*) AS sites FROM sites
   WHERE (current_stage::text < 'completed' OR current_stage::text > 'completed')
@@ -367,8 +367,8 @@ WITH stuck AS (
         LIMIT (SELECT greatest(10000, 100 * sites) FROM stuck)) AS counted
 )
 SELECT stuck.sites AS stuck, known.sites AS total,
-       coalesce(trunc(100.0 * CAST(known.sites - stuck.sites AS numeric)
-                      / nullif(CAST(known.sites AS numeric), 0.0), 2), 100.0) AS health_score
+       coalesce(trunc(100.0 * (known.sites - stuck.sites)
+                      / nullif(known.sites, 0), 2), 100.0) AS health_score
 FROM stuck, known
 $check_10$, frame => $verdict_10$
 WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (
@@ -399,10 +399,10 @@ SELECT CASE WHEN the_rows.rows = 1 THEN the_verdict.outcome WHEN the_rows.rows =
 FROM the_verdict CROSS JOIN the_rows LEFT JOIN the_result ON the_rows.rows = 1
 $verdict_10$);
 
-CALL pipestate.evaluate_check('0006', 11, 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:1135', $check_11$
+CALL pipestate.evaluate_check('0006', 11, 'backfill-complete', 'rows = 0', 'runbooks/sites-consolidation.md:1133', $check_11$
 SELECT 'not backfilled' AS fault, p.subdomain, p.stage_total, p.stage_completed, p.updated_at
 FROM site_progress p
-JOIN sites s ON s.subdomain::text = p.subdomain::text
+JOIN sites s ON s.subdomain = p.subdomain
 WHERE p.current_stage::text = 'ocr' AND s.current_stage IS NULL
   AND (p.updated_at IS NULL OR p.updated_at < now() - interval '2 hours')
 ORDER BY p.updated_at NULLS FIRST, p.subdomain

@@ -435,65 +435,68 @@ BEGIN
   SELECT substring(p.prosrc, '[0-9]+[.0-9a-f]*') INTO todo FROM pg_proc p
    WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname = 'version';
   IF split_part(todo, '.', 1)::integer > 1 THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.adb1d5a05182): use the pipestate that installed them', todo);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the functions of the ledger are newer (version %s) than this pipestate (version 1.ad7930107b06): use the pipestate that installed them', todo);
   END IF;
   -- A routine whose arguments have changed is another one to the server. One that a view calls is replaced.
   FOR todo IN SELECT format('DROP ROUTINE %s', p.oid::regprocedure) FROM pg_proc p
-               WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'as_type', 'attach_partition_indexes', 'base_type', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'count_rows', 'count_values', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'emptied', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'end_step', 'evaluate', 'evaluate_again', 'evaluate_check', 'explain_error', 'family', 'fill', 'finish_index', 'fire_deferred', 'first_row', 'foreign_keys', 'forget', 'gate_state', 'gated', 'go_on', 'grant_migrating', 'grant_recording', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'holds', 'impostors', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'judge_gate', 'kept_in', 'lacks_constraint', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'may_record', 'modified_since', 'note_columns', 'note_copies', 'numbers_of', 'others', 'parents', 'pass_gate', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'referenced', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_token', 'require_valid', 'require_version', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'set_timeout_back', 'settle_gate', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'version', 'versions', 'warn', 'with_hidden_definitions', 'written_columns', 'written_since', 'written_tables')
+               WHERE p.pronamespace = to_regnamespace('pipestate') AND p.proname IN ('add_checks', 'add_columns', 'add_to_partitions', 'as_type', 'attach_partition_indexes', 'base_type', 'batch_statements', 'begin_gate', 'begin_not_null', 'begin_restore', 'begin_revision', 'begin_table_restore', 'beside', 'bring_back_columns', 'bring_back_table', 'catalogue', 'columns_fault', 'count_rows', 'count_values', 'create_table', 'drop_columns', 'drop_columns_for_good', 'drop_constraint', 'drop_indexes', 'drop_table', 'drop_tables_for_good', 'element_type', 'emptied', 'end_fill', 'end_not_null', 'end_restore', 'end_revision', 'end_step', 'evaluate', 'evaluate_again', 'evaluate_check', 'execute', 'explain_error', 'family', 'fill', 'fill_part', 'finish_index', 'fire_deferred', 'first_row', 'foreign_keys', 'forget', 'gate_state', 'gated', 'go_on', 'grant_migrating', 'grant_recording', 'has_columns', 'has_duplicates', 'has_rows', 'held_before', 'hidden_relation', 'impostors', 'index_columns', 'index_state', 'index_steps', 'indexes_to_build', 'is_locked', 'is_nullable', 'is_of_this_transaction', 'is_ours', 'is_partitioned', 'is_true', 'judge_gate', 'kept_in', 'lacks_constraint', 'lacks_default', 'lacks_foreign_key', 'leaves_before', 'lift_timeout', 'listed_columns', 'lock_relations', 'lock_tables', 'loses', 'losses', 'may_record', 'modified_since', 'note_columns', 'note_copies', 'numbers_of', 'other_foreign_key', 'others', 'parents', 'partition_index', 'partition_index_steps', 'partition_key_steps', 'parts_to_fill', 'pass_gate', 'prepare_index', 'prepare_partitioned_index', 'publications_of', 'purge', 'read_only', 'readers_of', 'record_gate', 'record_revision', 'record_schema', 'referenced', 'refuse', 'refuse_found', 'refuse_if', 'refuse_rows', 'rejects_null', 'remember', 'removed_with', 'rename_children', 'renamed_with', 'replace_comment', 'require_backup', 'require_gate', 'require_others', 'require_part', 'require_restorable', 'require_session', 'require_shape', 'require_start', 'require_step', 'require_token', 'require_valid', 'require_version', 'resolve', 'restore_columns', 'restore_comment', 'restore_removed', 'restore_table', 'restored_with', 'rights_fault', 'run_if', 'running_writers', 'safe_path', 'say', 'schema_definitions', 'schema_method', 'schemas_of', 'set_timeout_back', 'settle_gate', 'soft_drop_columns', 'soft_drop_tables', 'soft_dropped', 'spelled', 'tables_fault', 'tell', 'this_database', 'trigger_names', 'unhide_names', 'update_in_batches', 'use_timestamptz', 'validate_constraints', 'validate_restored', 'value_of', 'version', 'versions', 'warn', 'with_hidden_definitions', 'written_columns', 'written_since', 'written_tables')
                  AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.refobjid = p.oid
                                  AND d.refclassid = 'pg_proc'::regclass) LOOP
     EXECUTE todo;
   END LOOP;
   PERFORM set_config('check_function_bodies', 'off', true);  -- they call each other
-CREATE OR REPLACE PROCEDURE pipestate.update_in_batches(
-  the_table text, the_key text[], the_size integer, the_work text, the_condition text DEFAULT 'true', the_part text DEFAULT NULL)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION pipestate.batch_statements(
+  the_table text, the_key text[], the_size integer, the_work text, the_condition text, path text, OUT next_key text, OUT work text) RETURNS record
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  relation regclass := pg_catalog.to_regclass(the_table);
+  relation CONSTANT regclass := pipestate.resolve(the_table, path);
   keys text[] := the_key;
-  names text;        -- s.a, s.b
+  names text;        -- {t}.a, {t}.b
   backwards text;
   texts text;
-  after_last text;   -- conditions on s
+  after_last text;
   up_to_next text;
-  last_key text[];
-  next_key text[];
-  within text;
 BEGIN
-  CALL pipestate.require_part(the_part);
-  IF relation IS NULL OR NOT pipestate.holds(the_condition) THEN RETURN; END IF;
-  IF pg_catalog.cardinality(keys) = 0 THEN
-    keys := ARRAY(SELECT a.attname::text FROM pg_catalog.pg_index i
-                  CROSS JOIN pg_catalog.unnest(i.indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
-                  JOIN pg_catalog.pg_attribute a ON a.attrelid = relation::oid AND a.attnum = k.attnum
-                  WHERE i.indrelid = relation::oid AND i.indisprimary AND k.n <= i.indnkeyatts::bigint ORDER BY k.n);
+  IF relation IS NULL OR NOT pipestate.is_true(the_condition, path) THEN RETURN; END IF;
+  IF keys = '{}' THEN
+    keys := ARRAY(SELECT a.attname FROM pg_index i CROSS JOIN unnest(i.indkey::smallint[]) WITH ORDINALITY AS k (attnum, n)
+                  JOIN pg_attribute a ON a.attrelid = relation AND a.attnum = k.attnum
+                  WHERE i.indrelid = relation AND i.indisprimary AND k.n <= i.indnkeyatts ORDER BY k.n);
   END IF;
-  SELECT pg_catalog.string_agg(pg_catalog.format('{t}.%I', k.name), ', ' ORDER BY k.n),
-         pg_catalog.string_agg(pg_catalog.format('{t}.%I DESC', k.name), ', ' ORDER BY k.n),
-         pg_catalog.string_agg(pg_catalog.format('{t}.%I::text', k.name), ', ' ORDER BY k.n),
-         pg_catalog.string_agg(pg_catalog.format('$1[%s]::%s', k.n, pg_catalog.format_type(a.atttypid, a.atttypmod)), ', ' ORDER BY k.n),
-         pg_catalog.string_agg(pg_catalog.format('$2[%s]::%s', k.n, pg_catalog.format_type(a.atttypid, a.atttypmod)), ', ' ORDER BY k.n)
+  SELECT string_agg(format('{t}.%I', k.name), ', ' ORDER BY k.n),
+         string_agg(format('{t}.%I DESC', k.name), ', ' ORDER BY k.n),
+         string_agg(format('{t}.%I::text', k.name), ', ' ORDER BY k.n),
+         string_agg(format('$1[%s]::%s', k.n, format_type(a.atttypid, a.atttypmod)), ', ' ORDER BY k.n),
+         string_agg(format('$2[%s]::%s', k.n, format_type(a.atttypid, a.atttypmod)), ', ' ORDER BY k.n)
     INTO names, backwards, texts, after_last, up_to_next
-    FROM pg_catalog.unnest(keys) WITH ORDINALITY AS k (name, n)
-    JOIN pg_catalog.pg_attribute a ON a.attrelid = relation::oid AND a.attname::text = k.name;
+    FROM unnest(keys) WITH ORDINALITY AS k (name, n) JOIN pg_attribute a ON a.attrelid = relation AND a.attname = k.name;
   IF names IS NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       '%s has no primary key, so its rows cannot be split into batches: name unique columns', the_table);
   END IF;
-  after_last := pg_catalog.format('ROW(%s) > ROW(%s)', names, after_last);
-  up_to_next := pg_catalog.format('ROW(%s) <= ROW(%s)', names, up_to_next);
+  after_last := format('($1 IS NULL OR ROW(%s) > ROW(%s))', names, after_last);
+  up_to_next := format('(%s AND ROW(%s) <= ROW(%s))', after_last, names, up_to_next);
+  -- Not max(), which some types do not have.
+  next_key := replace(format('SELECT ARRAY[%s] FROM (SELECT * FROM %s AS {t} WHERE (%s) IS NOT NULL AND %s '
+    'ORDER BY %3$s LIMIT %5$s) AS {t} ORDER BY %6$s LIMIT 1', texts, relation, names, after_last, the_size, backwards), '{t}', 's');
+  work := replace(replace(the_work, '{range}', replace(up_to_next, '{t}', the_table)), '{range s}', replace(up_to_next, '{t}', 's'));
+END $$;
+CREATE OR REPLACE PROCEDURE pipestate.update_in_batches(
+  the_table text, the_key text[], the_size integer, the_work text, the_condition text DEFAULT 'true', the_part text DEFAULT NULL,
+  path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql AS $$
+DECLARE
+  statements record;
+  last_key text[];
+  next_key text[];
+BEGIN
+  CALL pipestate.require_part(the_part);
+  SELECT * INTO statements FROM pipestate.batch_statements(the_table, the_key, the_size, the_work, the_condition, path);
   LOOP
-    -- The last key of the next batch; not max(), which some types do not have.
-    EXECUTE pg_catalog.replace(pg_catalog.format(
-        'SELECT ARRAY[%1$s] FROM (SELECT * FROM %2$s AS {t} WHERE %3$s ORDER BY %4$s LIMIT %5$s) AS {t} ORDER BY %6$s LIMIT 1',
-        texts, relation, CASE WHEN last_key IS NULL THEN pg_catalog.format('(%s) IS NOT NULL', names) ELSE after_last END,
-        names, the_size, backwards), '{t}', 's')
-      INTO next_key USING last_key;
+    EXIT WHEN statements.next_key IS NULL;
+    EXECUTE statements.next_key INTO next_key USING last_key;
     EXIT WHEN next_key IS NULL;
-    within := pg_catalog.format('(%s AND %s)', CASE WHEN last_key IS NULL THEN '$1 IS NULL' ELSE after_last END, up_to_next);
-    EXECUTE pg_catalog.replace(pg_catalog.replace(the_work, '{range}', pg_catalog.replace(within, '{t}', the_table)),
-                               '{range s}', pg_catalog.replace(within, '{t}', 's'))
-      USING last_key, next_key;
+    EXECUTE statements.work USING last_key, next_key;
     COMMIT;
     last_key := next_key;
   END LOOP;
@@ -578,189 +581,235 @@ BEGIN
   END;
   RETURN answer;
 END $$;
-CREATE OR REPLACE FUNCTION pipestate.is_nullable(the_table text, the_columns text[]) RETURNS boolean
-LANGUAGE sql AS $$
-  SELECT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = pg_catalog.to_regclass(the_table)::oid
-                 AND a.attname::text = ANY (the_columns) AND NOT a.attnotnull AND NOT a.attisdropped)
+CREATE OR REPLACE FUNCTION pipestate.is_nullable(
+  the_table text, the_columns text[], path text DEFAULT current_setting('search_path')) RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = pipestate.resolve(the_table, path)
+                 AND a.attname = ANY (the_columns) AND NOT a.attnotnull AND NOT a.attisdropped)
+$$;
+CREATE OR REPLACE FUNCTION pipestate.has_columns(the_table text, the_columns text[], but_none_of text[], path text DEFAULT current_setting('search_path')) RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce(array_agg(a.attname::text) @> the_columns AND NOT array_agg(a.attname::text) && but_none_of, false)
+    FROM pg_attribute a WHERE a.attrelid = pipestate.resolve(the_table, path) AND NOT a.attisdropped
+$$;
+CREATE OR REPLACE FUNCTION pipestate.lacks_default(the_table text, the_column text, path text DEFAULT current_setting('search_path')) RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = pipestate.resolve(the_table, path)
+                 AND a.attname = the_column AND NOT a.atthasdef AND NOT a.attnotnull)
 $$;
 CREATE OR REPLACE PROCEDURE pipestate.add_columns(
   the_table text, the_columns json, the_revision text DEFAULT NULL,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
-LANGUAGE plpgsql AS $$
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  relation oid := pg_catalog.to_regclass(the_table)::oid;
+  relation CONSTANT regclass := pipestate.resolve(the_table, path);
   wanted record;
-  missing text[];
   todo text;
 BEGIN
   IF the_revision IS NOT NULL THEN
-    CALL pipestate.bring_back_columns(the_table, the_revision, the_timeout_ms, the_patience_s);
+    CALL pipestate.bring_back_columns(the_table, the_revision, the_timeout_ms, the_patience_s, path);
   END IF;
   FOR wanted IN
-    SELECT f.must_hold, pg_catalog.string_agg(pg_catalog.concat(a.attname::text, ' as ', pg_catalog.format_type(a.atttypid, a.atttypmod)), ', ') AS wrong
-    FROM pg_catalog.json_each_text(the_columns) AS d (name, definition)
+    SELECT f.must_hold, string_agg(concat(a.attname, ' as ', format_type(a.atttypid, a.atttypmod)), ', ') AS wrong
+    FROM json_each_text(the_columns) AS d (name, definition)
     JOIN (VALUES ('integers', '^(integer|bigint|smallint)'), ('text', '^(varchar|text|char)'), ('booleans', '^boolean'),
-                 ('times', '^timestamp')) AS f (must_hold, pattern) ON pg_catalog.lower(d.definition) ~ f.pattern
-    JOIN pg_catalog.pg_attribute a ON a.attrelid = relation AND a.attname::text = d.name AND NOT a.attisdropped
-    JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-    WHERE NOT CASE f.must_hold WHEN 'integers' THEN t.typname::text IN ('int2', 'int4', 'int8')
-                   WHEN 'text' THEN t.typcategory IN ('S'::"char", 'E'::"char") WHEN 'booleans' THEN t.typname::text = 'bool'
-                   ELSE t.typname::text IN ('timestamp', 'timestamptz') END
+                 ('times', '^timestamp')) AS f (must_hold, pattern) ON lower(d.definition) ~ f.pattern
+    JOIN pg_attribute a ON a.attrelid = relation AND a.attname = d.name AND NOT a.attisdropped
+    JOIN pg_type t ON t.oid = a.atttypid
+    WHERE NOT CASE f.must_hold WHEN 'integers' THEN t.typname IN ('int2', 'int4', 'int8')
+                   WHEN 'text' THEN t.typcategory IN ('S', 'E') WHEN 'booleans' THEN t.typname = 'bool'
+                   ELSE t.typname IN ('timestamp', 'timestamptz') END
     GROUP BY f.must_hold LIMIT 1
   LOOP
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       '%s has %s, but that must hold %s: rename it or change its type, then run the same again', the_table, wanted.wrong, wanted.must_hold);
   END LOOP;
   FOR wanted IN
     SELECT d.name, a.attname IS NULL AS is_missing, CASE
-             WHEN a.attname IS NULL THEN pg_catalog.format('ADD COLUMN IF NOT EXISTS %I %s', d.name, d.definition)
-             WHEN NOT a.atthasdef AND d.definition ~ ' DEFAULT ' AND d.definition !~ ' GENERATED ' THEN pg_catalog.format('ALTER COLUMN %I SET DEFAULT %s', d.name,
-               pg_catalog.regexp_replace(d.definition, '^.*? DEFAULT (.*?)( NOT NULL)?$', '\1')) END AS action
-    FROM pg_catalog.json_each_text(the_columns) WITH ORDINALITY AS d (name, definition, n)
-    LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = relation AND a.attname::text = d.name AND NOT a.attisdropped
+             WHEN a.attname IS NULL THEN format('ADD COLUMN IF NOT EXISTS %I %s', d.name, d.definition)
+             WHEN NOT a.atthasdef AND d.definition ~ ' DEFAULT ' AND d.definition !~ ' GENERATED ' THEN format('ALTER COLUMN %I SET DEFAULT %s', d.name,
+               regexp_replace(d.definition, '^.*? DEFAULT (.*?)( NOT NULL)?$', '\1')) END AS action
+    FROM json_each_text(the_columns) WITH ORDINALITY AS d (name, definition, n)
+    LEFT JOIN pg_attribute a ON a.attrelid = relation AND a.attname = d.name AND NOT a.attisdropped
     ORDER BY d.n
   LOOP
     CONTINUE WHEN wanted.action IS NULL;
-    todo := pg_catalog.concat_ws(', ', todo, wanted.action);
+    todo := concat_ws(', ', todo, wanted.action);
     IF wanted.is_missing THEN
-      CALL pipestate.remember('column', pg_catalog.concat(the_table, '.', wanted.name), the_revision);
+      CALL pipestate.remember('column', concat(the_table, '.', wanted.name), the_revision);
     END IF;
   END LOOP;
   IF todo IS NULL THEN RETURN; END IF;
-  CALL pipestate.lock_tables(ARRAY[the_table], the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
-  EXECUTE pg_catalog.format('ALTER TABLE %s %s', the_table, todo);
+  CALL pipestate.lock_relations(ARRAY[relation], the_timeout_ms, the_patience_s, path);
+  PERFORM pipestate.execute(format('ALTER TABLE %s %s', the_table, todo), path);
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.drop_columns(
   the_table text, the_columns text[], the_revision text DEFAULT NULL,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
-LANGUAGE plpgsql AS $$
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+  relation CONSTANT regclass := pipestate.resolve(the_table, path);
   is_registered CONSTANT boolean := the_revision IS NOT NULL;
   ours CONSTANT text[] := ARRAY(
-    SELECT a.attname::text FROM pg_catalog.pg_attribute a
-     WHERE a.attrelid = pg_catalog.to_regclass(the_table)::oid AND a.attname::text = ANY (the_columns) AND NOT a.attisdropped
-       AND pipestate.is_ours('column', pg_catalog.concat(the_table, '.', a.attname::text), is_registered));
+    SELECT a.attname FROM pg_attribute a
+     WHERE a.attrelid = relation AND a.attname = ANY (the_columns) AND NOT a.attisdropped
+       AND pipestate.is_ours('column', concat(the_table, '.', a.attname), is_registered));
   name text;
 BEGIN
-  IF pg_catalog.cardinality(ours) > 0 THEN
-    CALL pipestate.lock_tables(ARRAY[the_table], the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
-    IF is_registered AND pipestate.holds(pg_catalog.format('EXISTS (SELECT FROM %s)', the_table)) THEN
-      CALL pipestate.soft_drop_columns(the_revision, NULL, the_table, pg_catalog.to_regclass(the_table), ours, '{}', '{}', false);
+  IF cardinality(ours) > 0 THEN
+    CALL pipestate.lock_relations(ARRAY[relation], the_timeout_ms, the_patience_s, path);
+    IF is_registered AND pipestate.is_true(format('EXISTS (SELECT FROM %s)', the_table), path) THEN
+      CALL pipestate.soft_drop_columns(the_revision, NULL, the_table, relation, ours, '{}', '{}', false);
     ELSE
-      EXECUTE pg_catalog.format('ALTER TABLE %s %s', the_table,
-        (SELECT pg_catalog.string_agg(pg_catalog.format('DROP COLUMN %I', c), ', ') FROM pg_catalog.unnest(ours) AS c));
+      PERFORM pipestate.execute(format('ALTER TABLE %s %s', the_table,
+        (SELECT string_agg(format('DROP COLUMN %I', c), ', ') FROM unnest(ours) AS c)), path);
     END IF;
   END IF;
   FOREACH name IN ARRAY the_columns LOOP
-    CALL pipestate.forget('column', pg_catalog.concat(the_table, '.', name), is_registered);
+    CALL pipestate.forget('column', concat(the_table, '.', name), is_registered);
   END LOOP;
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.use_timestamptz(
   the_table text, the_columns text[], the_zone text, the_indexes text[] DEFAULT '{}',
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
-LANGUAGE plpgsql AS $$
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  todo text := (SELECT pg_catalog.string_agg(pg_catalog.format('ALTER COLUMN %I TYPE timestamptz', a.attname), ', ')
-                FROM pg_catalog.pg_attribute a WHERE a.attrelid = pg_catalog.to_regclass(the_table)::oid
-                AND a.atttypid = 'pg_catalog.timestamp'::pg_catalog.regtype::oid AND a.attname::text = ANY (the_columns) AND NOT a.attisdropped);
+  relation CONSTANT regclass := pipestate.resolve(the_table, path);
+  todo text := (SELECT string_agg(format('ALTER COLUMN %I TYPE timestamptz', a.attname), ', ')
+                FROM pg_attribute a WHERE a.attrelid = relation
+                AND a.atttypid = 'timestamp'::regtype AND a.attname = ANY (the_columns) AND NOT a.attisdropped);
   name text;
 BEGIN
   IF todo IS NULL THEN RETURN; END IF;
-  CALL pipestate.lock_tables(ARRAY[the_table], the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
+  CALL pipestate.lock_relations(ARRAY[relation], the_timeout_ms, the_patience_s, path);
   FOREACH name IN ARRAY the_indexes LOOP
-    EXECUTE pg_catalog.format('DROP INDEX IF EXISTS %s', name);
+    PERFORM pipestate.execute(format('DROP INDEX IF EXISTS %s', name), path);
   END LOOP;
-  PERFORM pg_catalog.set_config('TimeZone', the_zone, true);
-  EXECUTE pg_catalog.format('ALTER TABLE %s %s', the_table, todo);
-  PERFORM pg_catalog.set_config('TimeZone', 'UTC', true);
+  PERFORM set_config('TimeZone', the_zone, true);
+  PERFORM pipestate.execute(format('ALTER TABLE %s %s', the_table, todo), path);
+  PERFORM set_config('TimeZone', 'UTC', true);
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.begin_not_null(
   the_table text, the_rule text, the_columns text[],
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
-LANGUAGE plpgsql AS $$
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  IF NOT pipestate.is_nullable(the_table, the_columns) OR NOT pipestate.lacks_constraint(the_table, the_rule) THEN RETURN; END IF;
-  CALL pipestate.lock_tables(ARRAY[the_table], the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
-  EXECUTE pg_catalog.format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%s) NOT VALID', the_table, the_rule,
-    (SELECT pg_catalog.string_agg(pg_catalog.format('%I IS NOT NULL', c), ' AND ') FROM pg_catalog.unnest(the_columns) AS c));
+  IF NOT pipestate.is_nullable(the_table, the_columns, path) OR NOT pipestate.lacks_constraint(the_table, the_rule, path) THEN
+    RETURN;
+  END IF;
+  CALL pipestate.lock_relations(ARRAY[pipestate.resolve(the_table, path)], the_timeout_ms, the_patience_s, path);
+  PERFORM pipestate.execute(format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%s) NOT VALID', the_table, the_rule,
+    (SELECT string_agg(format('%I IS NOT NULL', c), ' AND ') FROM unnest(the_columns) AS c)), path);
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.end_not_null(
   the_table text, the_rule text, the_columns text[],
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
-LANGUAGE plpgsql AS $$
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  has_rule boolean := NOT pipestate.lacks_constraint(the_table, the_rule);
+  has_rule boolean := NOT pipestate.lacks_constraint(the_table, the_rule, path);
 BEGIN
-  IF NOT pipestate.is_nullable(the_table, the_columns) AND NOT has_rule THEN RETURN; END IF;
-  CALL pipestate.lock_tables(ARRAY[the_table], the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
-  EXECUTE pg_catalog.format('ALTER TABLE %s %s', the_table,
-    (SELECT pg_catalog.string_agg(pg_catalog.format('ALTER COLUMN %I SET NOT NULL', c), ', ') FROM pg_catalog.unnest(the_columns) AS c));
-  IF has_rule THEN EXECUTE pg_catalog.format('ALTER TABLE %s DROP CONSTRAINT %I', the_table, the_rule); END IF;
+  IF NOT pipestate.is_nullable(the_table, the_columns, path) AND NOT has_rule THEN RETURN; END IF;
+  CALL pipestate.lock_relations(ARRAY[pipestate.resolve(the_table, path)], the_timeout_ms, the_patience_s, path);
+  PERFORM pipestate.execute(format('ALTER TABLE %s %s', the_table,
+    (SELECT string_agg(format('ALTER COLUMN %I SET NOT NULL', c), ', ') FROM unnest(the_columns) AS c)), path);
+  IF has_rule THEN PERFORM pipestate.execute(format('ALTER TABLE %s DROP CONSTRAINT %I', the_table, the_rule), path); END IF;
 END $$;
-CREATE OR REPLACE FUNCTION pipestate.lacks_constraint(the_table text, the_name text) RETURNS boolean
-LANGUAGE sql AS $$
-  SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_constraint k
-                     WHERE k.conrelid = pg_catalog.to_regclass(the_table)::oid AND k.conname::text = the_name)
+CREATE OR REPLACE FUNCTION pipestate.lacks_constraint(
+  the_table text, the_name text, path text DEFAULT current_setting('search_path')) RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT NOT EXISTS (SELECT FROM pg_constraint k
+                     WHERE k.conrelid = pipestate.resolve(the_table, path) AND k.conname = the_name)
 $$;
-CREATE OR REPLACE FUNCTION pipestate.lacks_foreign_key(the_table text, the_column text, the_target text, the_action text) RETURNS boolean
-LANGUAGE sql AS $$
-  SELECT NOT EXISTS (SELECT FROM pg_catalog.pg_constraint k
-                     JOIN pg_catalog.pg_attribute a ON a.attrelid = k.conrelid AND k.conkey = ARRAY[a.attnum]
-                     WHERE k.conrelid = pg_catalog.to_regclass(the_table)::oid AND k.contype = 'f' AND a.attname::text = the_column
-                     AND k.confrelid = pg_catalog.to_regclass(the_target)::oid AND k.confdeltype::text = the_action)
+CREATE OR REPLACE FUNCTION pipestate.lacks_foreign_key(
+  the_table text, the_column text, the_target text, the_action text, path text DEFAULT current_setting('search_path')) RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT NOT EXISTS (SELECT FROM pg_constraint k
+                     JOIN pg_attribute a ON a.attrelid = k.conrelid AND k.conkey = ARRAY[a.attnum]
+                     WHERE k.conrelid = pipestate.resolve(the_table, path) AND k.contype = 'f' AND a.attname = the_column
+                     AND k.confrelid = pipestate.resolve(the_target, path) AND k.confdeltype::text = the_action)
 $$;
 CREATE OR REPLACE PROCEDURE pipestate.add_checks(
   the_table text, the_checks json, the_revision text DEFAULT NULL,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
-LANGUAGE plpgsql AS $$
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   wanted record;
   is_locked boolean := false;
 BEGIN
-  FOR wanted IN SELECT key, value FROM pg_catalog.json_each_text(the_checks) WHERE pipestate.lacks_constraint(the_table, key) LOOP
-    CALL pipestate.refuse_rows(the_table, pg_catalog.format('NOT (%s)', wanted.value),
-      pg_catalog.format('would break the rule %s (%s)', wanted.key, wanted.value));
+  FOR wanted IN SELECT key, value FROM json_each_text(the_checks) WHERE pipestate.lacks_constraint(the_table, key, path) LOOP
+    CALL pipestate.refuse_rows(the_table, format('NOT (%s)', wanted.value),
+      format('would break the rule %s (%s)', wanted.key, wanted.value), path => path);
   END LOOP;
-  FOR wanted IN SELECT key, value FROM pg_catalog.json_each_text(the_checks) WHERE pipestate.lacks_constraint(the_table, key) LOOP
+  FOR wanted IN SELECT key, value FROM json_each_text(the_checks) WHERE pipestate.lacks_constraint(the_table, key, path) LOOP
     IF NOT is_locked THEN
-      CALL pipestate.lock_tables(ARRAY[the_table], the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
+      CALL pipestate.lock_relations(ARRAY[pipestate.resolve(the_table, path)], the_timeout_ms, the_patience_s, path);
       is_locked := true;
     END IF;
-    EXECUTE pg_catalog.format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%s) NOT VALID', the_table, wanted.key, wanted.value);
-    CALL pipestate.remember('constraint', pg_catalog.concat(the_table, '.', wanted.key), the_revision);
+    PERFORM pipestate.execute(format('ALTER TABLE %s ADD CONSTRAINT %I CHECK (%s) NOT VALID', the_table, wanted.key, wanted.value), path);
+    CALL pipestate.remember('constraint', concat(the_table, '.', wanted.key), the_revision);
   END LOOP;
 END $$;
-CREATE OR REPLACE PROCEDURE pipestate.validate_constraints(the_table text, the_names text[], the_part text DEFAULT NULL)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION pipestate.other_foreign_key(
+  the_table text, the_name text, the_target text, the_action text, path text DEFAULT current_setting('search_path')) RETURNS text
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT pg_get_constraintdef(k.oid) FROM pg_constraint k
+   WHERE k.conrelid = pipestate.resolve(the_table, path) AND k.contype = 'f' AND k.conname = the_name
+     AND (k.confrelid <> pipestate.resolve(the_target, path) OR k.confdeltype::text <> the_action)
+$$;
+CREATE OR REPLACE PROCEDURE pipestate.add_to_partitions(
+  the_table text, the_name text, the_definition text, the_condition text, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  todo text := (SELECT pg_catalog.string_agg(pg_catalog.format('VALIDATE CONSTRAINT %I', k.conname), ', ') FROM pg_catalog.pg_constraint k
-                WHERE k.conrelid = pg_catalog.to_regclass(the_table)::oid AND k.conname::text = ANY (the_names) AND NOT k.convalidated);
+  leaf regclass;
+BEGIN
+  IF NOT pipestate.is_true(the_condition, path) THEN RETURN; END IF;
+  FOR leaf IN
+    SELECT t.relid FROM pg_partition_tree(pipestate.resolve(the_table, path)) t
+     WHERE t.isleaf AND NOT EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = t.relid AND k.conname = the_name)
+  LOOP
+    PERFORM pipestate.execute(format('ALTER TABLE %s ADD CONSTRAINT %I %s NOT VALID', leaf, the_name, the_definition), path);
+  END LOOP;
+END $$;
+CREATE OR REPLACE FUNCTION pipestate.partition_key_steps(
+  the_table text, the_name text, the_condition text, path text DEFAULT current_setting('search_path')) RETURNS SETOF text
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT format('ALTER TABLE %s VALIDATE CONSTRAINT %I', pipestate.spelled(t.relid, path), k.conname)
+    FROM pg_partition_tree(pipestate.resolve(the_table, path)) t JOIN pg_constraint k ON k.conrelid = t.relid
+   WHERE t.isleaf AND k.conname = the_name AND NOT k.convalidated AND pipestate.is_true(the_condition, path)
+$$;
+CREATE OR REPLACE PROCEDURE pipestate.validate_constraints(
+  the_table text, the_names text[], the_part text DEFAULT NULL, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  todo text := (SELECT string_agg(format('VALIDATE CONSTRAINT %I', k.conname), ', ') FROM pg_constraint k
+                WHERE k.conrelid = pipestate.resolve(the_table, path) AND k.conname = ANY (the_names) AND NOT k.convalidated);
 BEGIN
   CALL pipestate.require_part(the_part);
-  IF todo IS NOT NULL THEN EXECUTE pg_catalog.format('ALTER TABLE %s %s', the_table, todo); END IF;
+  IF todo IS NOT NULL THEN PERFORM pipestate.execute(format('ALTER TABLE %s %s', the_table, todo), path); END IF;
 END $$;
-CREATE OR REPLACE PROCEDURE pipestate.require_valid(the_table text, the_names text[], are_required boolean)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE pipestate.require_valid(
+  the_table text, the_names text[], are_required boolean, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  fault text := (SELECT pg_catalog.string_agg(n, ', ') FROM pg_catalog.unnest(the_names) AS n
-                 LEFT JOIN pg_catalog.pg_constraint k ON k.conrelid = pg_catalog.to_regclass(the_table)::oid AND k.conname::text = n
+  fault text := (SELECT string_agg(n, ', ') FROM unnest(the_names) AS n
+                 LEFT JOIN pg_constraint k ON k.conrelid = pipestate.resolve(the_table, path) AND k.conname = n
                  WHERE NOT coalesce(k.convalidated, NOT are_required));
 BEGIN
   IF fault IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('%s of %s is not valid: see the error above', fault, the_table);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('%s of %s is not valid: see the error above', fault, the_table);
   END IF;
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.drop_constraint(
   the_table text, the_name text, is_registered boolean DEFAULT true,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
-LANGUAGE plpgsql AS $$
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  entry CONSTANT text := pg_catalog.concat(the_table, '.', the_name);
+  relation CONSTANT regclass := pipestate.resolve(the_table, path);
+  entry CONSTANT text := concat(the_table, '.', the_name);
 BEGIN
-  CALL pipestate.lock_tables(pg_catalog.array_cat(ARRAY[the_table], pipestate.parents(the_table)), the_timeout_ms => the_timeout_ms,
-    the_patience_s => the_patience_s);
-  IF pg_catalog.to_regclass(the_table) IS NOT NULL AND pipestate.is_ours('constraint', entry, is_registered) THEN
-    EXECUTE pg_catalog.format('ALTER TABLE %s DROP CONSTRAINT IF EXISTS %I', the_table, the_name);
+  CALL pipestate.lock_relations(relation || pipestate.parents(relation), the_timeout_ms, the_patience_s, path);
+  IF relation IS NOT NULL AND pipestate.is_ours('constraint', entry, is_registered) THEN
+    PERFORM pipestate.execute(format('ALTER TABLE %s DROP CONSTRAINT IF EXISTS %I', the_table, the_name), path);
   END IF;
   CALL pipestate.forget('constraint', entry, is_registered);
 END $$;
@@ -1210,192 +1259,224 @@ WHERE NOT r.rolsuper AND r.rolname <> current_user
         CASE WHEN current_setting('server_version_num')::integer >= 160000 THEN 'SET' ELSE 'MEMBER' END)))
   AND (query IS NULL OR lower(found.name) IN (SELECT name FROM used))
 $impostors$;
+CREATE OR REPLACE FUNCTION pipestate.beside(relation regclass, name text) RETURNS regclass
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT to_regclass(format('%I.%I', n.nspname, name)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+   WHERE c.oid = relation AND name IS NOT NULL
+$$;
 CREATE OR REPLACE FUNCTION pipestate.index_state(
-  the_index text, the_table text, the_definition text, is_unique boolean, the_needs text[], the_types text[],
+  the_index text, the_table text, the_definition text, is_unique boolean, the_needs text[], the_types text[], path text,
   OUT own regclass, OUT own_is_valid boolean, OUT own_is_other boolean, OUT spare_name text, OUT spare regclass,
   OUT spare_is_valid boolean, OUT is_wanted boolean, OUT is_partitioned boolean, OUT wanted text, OUT actual text) RETURNS record
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  relation oid := pg_catalog.to_regclass(the_table)::oid;
-  place text;
+  relation CONSTANT regclass := pipestate.resolve(the_table, path);
+  types oid[];
   printed text;
   definition text := the_definition;
   spelling CONSTANT text := '::(character varying|[\w.]+)|[()\s]';
 BEGIN
-  SELECT n.nspname::text, c.relkind = 'p' INTO place, is_partitioned
-    FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = relation;
-  spare_name := pg_catalog.concat('pipestate_new_',
-    CASE WHEN pg_catalog.octet_length(the_index) <= 49 THEN the_index ELSE pg_catalog.md5(the_index) END);
-  IF place IS NOT NULL THEN
-    own := pg_catalog.to_regclass(pg_catalog.format('%I.%I', place, the_index));
-    spare := pg_catalog.to_regclass(pg_catalog.format('%I.%I', place, spare_name));
+  is_partitioned := (SELECT c.relkind = 'p' FROM pg_class c WHERE c.oid = relation);
+  spare_name := concat('pipestate_new_', CASE WHEN octet_length(the_index) <= 49 THEN the_index ELSE md5(the_index) END);
+  own := pipestate.beside(relation, the_index);
+  spare := pipestate.beside(relation, spare_name);
+  PERFORM set_config('search_path', path, true);  -- types are named and definitions printed as on the project's
+  types := the_types::pg_catalog.regtype[];
+  actual := pg_catalog.pg_get_indexdef(own);
+  PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+  printed := split_part(actual, ' USING btree ', 2);
+  IF strpos(definition, '''') > 0 THEN  -- casts and parentheses depend on the type of an adopted column
+    printed := regexp_replace(printed, spelling, '', 'g');
+    definition := regexp_replace(definition, spelling, '', 'g');
   END IF;
-  printed := pg_catalog.split_part(pg_catalog.pg_get_indexdef(own::oid), ' USING btree ', 2);
-  IF pg_catalog.strpos(definition, '''') > 0 THEN  -- casts and parentheses depend on the type of an adopted column
-    printed := pg_catalog.regexp_replace(printed, spelling, '', 'g');
-    definition := pg_catalog.regexp_replace(definition, spelling, '', 'g');
-  END IF;
-  own_is_valid := EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indexrelid = own::oid AND i.indisvalid AND i.indisready);
-  own_is_other := EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indexrelid = own::oid AND (i.indisunique <> is_unique OR printed <> definition));
-  spare_is_valid := EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indexrelid = spare::oid AND i.indisvalid AND i.indisready);
-  is_wanted := (SELECT pg_catalog.count(*) FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation
-                AND a.attname::text = ANY (the_needs) AND NOT a.attisdropped
-                AND (pg_catalog.cardinality(the_types) = 0 OR a.atttypid = ANY (the_types::pg_catalog.regtype[]::oid[])))
-               = pg_catalog.cardinality(the_needs)::bigint;
-  wanted := pg_catalog.format('CREATE %sINDEX %I ON %s %s', CASE WHEN is_unique THEN 'UNIQUE ' ELSE '' END, the_index, the_table, the_definition);
-  actual := coalesce(pg_catalog.pg_get_indexdef(own::oid), 'no index');
+  own_is_valid := EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = own AND i.indisvalid AND i.indisready);
+  own_is_other := EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = own AND (i.indisunique <> is_unique OR printed <> definition));
+  spare_is_valid := EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = spare AND i.indisvalid AND i.indisready);
+  is_wanted := (SELECT count(*) FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = ANY (the_needs) AND NOT a.attisdropped
+                AND (types = '{}' OR a.atttypid = ANY (types))) = cardinality(the_needs);
+  wanted := format('CREATE %sINDEX %I ON %s %s', CASE WHEN is_unique THEN 'UNIQUE ' ELSE '' END, the_index, the_table, the_definition);
+  actual := coalesce(actual, 'no index');
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.prepare_index(
   the_index text, the_table text, the_definition text, is_unique boolean DEFAULT false, the_needs text[] DEFAULT '{}',
-  the_types text[] DEFAULT '{}', has_partition_steps boolean DEFAULT false, the_revision text DEFAULT NULL)
-LANGUAGE plpgsql AS $$
+  the_types text[] DEFAULT '{}', has_partition_steps boolean DEFAULT false, the_revision text DEFAULT NULL,
+  path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   state record;
   fault text;
 BEGIN
-  SELECT * INTO state FROM pipestate.index_state(the_index, the_table, the_definition, is_unique, the_needs, the_types);
-  IF state.own IS NOT NULL AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indexrelid = state.own::oid
-                                           AND i.indrelid = pg_catalog.to_regclass(the_table)::oid) THEN
-    fault := pg_catalog.format('%s exists, but is no index of %s: %s; wanted: %s. Drop or rename it, then run the same again',
+  SELECT * INTO state FROM pipestate.index_state(the_index, the_table, the_definition, is_unique, the_needs, the_types, path);
+  IF state.own IS NOT NULL AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = state.own
+                                           AND i.indrelid = pipestate.resolve(the_table, path)) THEN
+    fault := format('%s exists, but is no index of %s: %s; wanted: %s. Drop or rename it, then run the same again',
       the_index, the_table, state.actual, state.wanted);
   ELSIF state.is_partitioned AND NOT has_partition_steps THEN
-    fault := pg_catalog.format('%s is partitioned, and this script has no steps for that: run the revision online, '
+    fault := format('%s is partitioned, and this script has no steps for that: run the revision online, '
       'or write the script with partitions=True', the_table);
   ELSIF state.own_is_other AND state.is_partitioned THEN
-    fault := pg_catalog.format('index %s exists with another definition: %s; wanted: %s. '
+    fault := format('index %s exists with another definition: %s; wanted: %s. '
       '%s is partitioned, so it is not replaced: drop it, then run the same again', the_index, state.actual, state.wanted, the_table);
-  ELSIF state.own_is_other AND EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.conindid = state.own::oid) THEN
-    fault := pg_catalog.format('index %s exists with another definition: %s; wanted: %s. It belongs to a '
+  ELSIF state.own_is_other AND EXISTS (SELECT FROM pg_constraint k WHERE k.conindid = state.own) THEN
+    fault := format('index %s exists with another definition: %s; wanted: %s. It belongs to a '
       'constraint, so it is not replaced: drop or rename the constraint, then run the same again', the_index, state.actual, state.wanted);
   END IF;
   IF fault IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = fault;
   END IF;
-  PERFORM pg_catalog.set_config('pipestate.new_index', CASE WHEN state.own_is_valid THEN '' ELSE the_index END, false);
+  PERFORM set_config('pipestate.new_index', CASE WHEN state.own_is_valid THEN '' ELSE the_index END, false);
   IF state.own IS NULL AND state.is_wanted THEN
     CALL pipestate.remember('index', the_index, the_revision);
   END IF;
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.index_steps(
   the_index text, the_table text, the_definition text, is_unique boolean DEFAULT false, the_needs text[] DEFAULT '{}',
-  the_types text[] DEFAULT '{}') RETURNS SETOF text
-LANGUAGE plpgsql AS $$
+  the_types text[] DEFAULT '{}', path text DEFAULT current_setting('search_path')) RETURNS SETOF text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   state record;
   create_index CONSTANT text := CASE WHEN is_unique THEN 'CREATE UNIQUE INDEX' ELSE 'CREATE INDEX' END;
 BEGIN
-  SELECT * INTO state FROM pipestate.index_state(the_index, the_table, the_definition, is_unique, the_needs, the_types);
+  SELECT * INTO state FROM pipestate.index_state(the_index, the_table, the_definition, is_unique, the_needs, the_types, path);
   IF state.own IS NOT NULL AND NOT state.own_is_valid THEN
-    RETURN NEXT pg_catalog.format('DROP INDEX CONCURRENTLY %s', state.own);
+    RETURN NEXT format('DROP INDEX CONCURRENTLY %s', state.own);
   END IF;
   IF state.spare IS NOT NULL AND NOT (state.spare_is_valid AND state.own_is_valid AND state.own_is_other) THEN
-    RETURN NEXT pg_catalog.format('DROP INDEX CONCURRENTLY %s', state.spare);
+    RETURN NEXT format('DROP INDEX CONCURRENTLY %s', state.spare);
   END IF;
   IF NOT state.own_is_valid AND state.is_wanted THEN
-    RETURN NEXT pg_catalog.format('%s CONCURRENTLY %I ON %s %s', create_index, the_index, the_table, the_definition);
+    RETURN NEXT format('%s CONCURRENTLY %I ON %s %s', create_index, the_index, the_table, the_definition);
   ELSIF state.own_is_valid AND state.own_is_other AND NOT state.spare_is_valid THEN
-    RETURN NEXT pg_catalog.format('%s CONCURRENTLY %I ON %s %s', create_index, state.spare_name, the_table, the_definition);
+    RETURN NEXT format('%s CONCURRENTLY %I ON %s %s', create_index, state.spare_name, the_table, the_definition);
   END IF;
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.finish_index(
   the_index text, the_table text, the_definition text, is_unique boolean DEFAULT false, the_needs text[] DEFAULT '{}',
-  the_types text[] DEFAULT '{}', the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
-LANGUAGE plpgsql AS $$
+  the_types text[] DEFAULT '{}', the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60,
+  path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   state record;
 BEGIN
-  SELECT * INTO state FROM pipestate.index_state(the_index, the_table, the_definition, is_unique, the_needs, the_types);
+  SELECT * INTO state FROM pipestate.index_state(the_index, the_table, the_definition, is_unique, the_needs, the_types, path);
   IF (state.is_wanted AND NOT state.own_is_valid) OR (state.own_is_other AND NOT state.spare_is_valid
-      AND pg_catalog.current_setting('pipestate.new_index', true) IS DISTINCT FROM the_index) THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      AND current_setting('pipestate.new_index', true) IS DISTINCT FROM the_index) THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       'index %s was not built: see the error above, then run the same again', the_index);
   ELSIF state.own_is_other AND state.spare_is_valid THEN
-    CALL pipestate.lock_tables(ARRAY[the_table], the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
-    EXECUTE pg_catalog.format('DROP INDEX %s', state.own);
-    EXECUTE pg_catalog.format('ALTER INDEX %s RENAME TO %I', state.spare, the_index);
-    CALL pipestate.say(pg_catalog.format('index %s had another definition (%s): rebuilt as %s', the_index, state.actual, state.wanted));
+    CALL pipestate.lock_relations(ARRAY[pipestate.resolve(the_table, path)], the_timeout_ms, the_patience_s, path);
+    PERFORM pipestate.execute(format('DROP INDEX %s', state.own), path);
+    PERFORM pipestate.execute(format('ALTER INDEX %s RENAME TO %I', state.spare, the_index), path);
+    CALL pipestate.say(format('index %s had another definition (%s): rebuilt as %s', the_index, state.actual, state.wanted));
   ELSIF state.own_is_other THEN
-    CALL pipestate.say(pg_catalog.format('index %s: PostgreSQL prints its definition as %s; write it so, else the next run builds it again',
-      the_index, pg_catalog.split_part(state.actual, ' USING btree ', 2)));
+    CALL pipestate.say(format('index %s: PostgreSQL prints its definition as %s; write it so, else the next run builds it again',
+      the_index, split_part(state.actual, ' USING btree ', 2)));
   END IF;
 END $$;
-CREATE OR REPLACE PROCEDURE pipestate.prepare_partitioned_index(the_table regclass, the_index text, the_create text, the_definition text)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION pipestate.partition_index(relation regclass, the_index text) RETURNS text
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT CASE WHEN octet_length(n) <= 63 THEN n ELSE concat('part_', md5(n)) END
+    FROM pg_class c, concat(c.relname, '_', the_index) AS n WHERE c.oid = relation
+$$;
+CREATE OR REPLACE FUNCTION pipestate.is_partitioned(the_table text, without_index text DEFAULT NULL, path text DEFAULT current_setting('search_path')) RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT EXISTS (SELECT FROM pg_class c WHERE c.oid = pipestate.resolve(the_table, path) AND c.relkind = 'p'
+                 AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indexrelid = pipestate.beside(c.oid, without_index) AND i.indisvalid AND i.indisready))
+$$;
+CREATE OR REPLACE FUNCTION pipestate.partition_index_steps(
+  the_table text, the_index text, the_create text, the_definition text, path text DEFAULT current_setting('search_path')) RETURNS SETOF text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+  relation CONSTANT regclass := pipestate.resolve(the_table, path);
+  leaf record;
+BEGIN
+  IF NOT pipestate.is_partitioned(the_table, the_index, path) THEN RETURN; END IF;
+  FOR leaf IN
+    SELECT pipestate.spelled(t.relid, path) AS name, n.name AS index_name, own
+      FROM pg_partition_tree(relation) t JOIN pg_class c ON c.oid = t.relid,
+           pipestate.partition_index(t.relid, the_index) AS n (name), pipestate.beside(t.relid, n.name) AS own
+     WHERE t.isleaf AND c.relkind = 'r'
+       AND NOT EXISTS (SELECT FROM pg_index x WHERE x.indexrelid = own AND x.indisvalid AND x.indisready)
+       AND NOT EXISTS (SELECT FROM pg_partition_tree(pipestate.beside(relation, the_index)) i
+                       JOIN pg_index x ON x.indexrelid = i.relid WHERE x.indrelid = t.relid)
+  LOOP
+    IF leaf.own IS NOT NULL THEN RETURN NEXT format('DROP INDEX CONCURRENTLY %s', leaf.own); END IF;
+    RETURN NEXT format('%s CONCURRENTLY %I ON %s %s', the_create, leaf.index_name, leaf.name, the_definition);
+  END LOOP;
+END $$;
+CREATE OR REPLACE PROCEDURE pipestate.prepare_partitioned_index(
+  the_table text, the_index text, the_create text, the_definition text, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  relation CONSTANT regclass := pipestate.resolve(the_table, path);
   member record;
 BEGIN
-  IF (SELECT c.relkind = 'p' FROM pg_catalog.pg_class c WHERE c.oid = the_table::oid) IS NOT TRUE THEN RETURN; END IF;
+  IF NOT pipestate.is_partitioned(the_table, path => path) THEN RETURN; END IF;
   FOR member IN
-    SELECT t.relid, t.level, n.nspname, c.relkind,
-           CASE WHEN t.level = 0 THEN the_index
-                WHEN pg_catalog.octet_length(pg_catalog.concat(c.relname::text, '_', the_index)) <= 63 THEN pg_catalog.concat(c.relname::text, '_', the_index)
-                ELSE pg_catalog.concat('part_', pg_catalog.md5(pg_catalog.concat(c.relname::text, '_', the_index))) END AS index_name
-    FROM pg_catalog.pg_partition_tree(the_table) t JOIN pg_catalog.pg_class c ON c.oid = t.relid::oid
-    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace ORDER BY t.level
+    SELECT t.relid, c.relkind, pipestate.spelled(t.relid, path) AS name,
+           CASE WHEN t.level = 0 THEN the_index ELSE pipestate.partition_index(t.relid, the_index) END AS index_name
+    FROM pg_partition_tree(relation) t JOIN pg_class c ON c.oid = t.relid ORDER BY t.level
   LOOP
     IF member.relkind = 'f' THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-        '%s is a foreign table, which cannot be indexed here: detach it, or build the index of %s by hand',
-        member.relid::regclass, the_table);
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s is a foreign table, which cannot be indexed here: detach it, or build the index of %s by hand', member.name, the_table);
     END IF;
-    CONTINUE WHEN member.relkind <> 'p' OR pg_catalog.to_regclass(pg_catalog.format('%I.%I', member.nspname, member.index_name)) IS NOT NULL;
+    CONTINUE WHEN member.relkind <> 'p' OR pipestate.beside(member.relid, member.index_name) IS NOT NULL;
     BEGIN
-      EXECUTE pg_catalog.format('%s %I ON ONLY %s %s', the_create, member.index_name, member.relid::regclass, the_definition);
+      PERFORM pipestate.execute(format('%s %I ON ONLY %s %s', the_create, member.index_name, member.relid, the_definition), path);
     EXCEPTION WHEN feature_not_supported THEN
       IF the_create = 'CREATE INDEX' THEN RAISE; END IF;
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
         '%s is partitioned by %s, so PostgreSQL cannot keep %s %s unique over all partitions: add these columns to the '
         'index, or partition by columns of the index, then run the same again',
-        member.relid::regclass, pg_catalog.pg_get_partkeydef(member.relid), the_index, the_definition);
+        member.name, pg_get_partkeydef(member.relid), the_index, the_definition);
     END;
   END LOOP;
 END $$;
-CREATE OR REPLACE PROCEDURE pipestate.attach_partition_indexes(the_table regclass, the_index text)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE pipestate.attach_partition_indexes(
+  the_table text, the_index text, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
+  relation CONSTANT regclass := pipestate.resolve(the_table, path);
   member record;
 BEGIN
-  IF (SELECT c.relkind = 'p' FROM pg_catalog.pg_class c WHERE c.oid = the_table::oid) IS NOT TRUE THEN RETURN; END IF;
+  IF NOT pipestate.is_partitioned(the_table, path => path) THEN RETURN; END IF;
   FOR member IN
     WITH tree AS (
-      SELECT t.relid, t.parentrelid, t.level, n.nspname,
-             CASE WHEN t.level = 0 THEN the_index
-                  WHEN pg_catalog.octet_length(pg_catalog.concat(c.relname::text, '_', the_index)) <= 63 THEN pg_catalog.concat(c.relname::text, '_', the_index)
-                  ELSE pg_catalog.concat('part_', pg_catalog.md5(pg_catalog.concat(c.relname::text, '_', the_index))) END AS index_name
-      FROM pg_catalog.pg_partition_tree(the_table) t JOIN pg_catalog.pg_class c ON c.oid = t.relid::oid
-      JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+      SELECT t.relid, t.parentrelid, t.level, pipestate.beside(t.relid,
+               CASE WHEN t.level = 0 THEN the_index ELSE pipestate.partition_index(t.relid, the_index) END) AS own
+      FROM pg_partition_tree(relation) t
     )
-    SELECT tree.relid, pg_catalog.to_regclass(pg_catalog.format('%I.%I', tree.nspname, tree.index_name)) AS own,
-           pg_catalog.to_regclass(pg_catalog.format('%I.%I', above.nspname, above.index_name)) AS above
+    SELECT tree.relid, tree.own, above.own AS above
     FROM tree JOIN tree above ON above.relid = tree.parentrelid ORDER BY tree.level DESC
   LOOP
-    CONTINUE WHEN EXISTS (SELECT FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_index x ON x.indexrelid = i.inhrelid
+    CONTINUE WHEN EXISTS (SELECT FROM pg_inherits i JOIN pg_index x ON x.indexrelid = i.inhrelid
                           WHERE i.inhparent = member.above AND x.indrelid = member.relid);
     IF member.own IS NULL THEN
-      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
-        '%s became a partition of %s while the index %s was built: run the same again: it continues from here',
-        member.relid::regclass, the_table, the_index);
+      RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
+        '%s became a partition of %s while the index %s was built: run the same again, it goes on from here',
+        pipestate.spelled(member.relid, path), the_table, the_index);
     END IF;
-    EXECUTE pg_catalog.format('ALTER INDEX %s ATTACH PARTITION %s', member.above, member.own);
+    PERFORM pipestate.execute(format('ALTER INDEX %s ATTACH PARTITION %s', member.above, member.own), path);
   END LOOP;
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.drop_indexes(
   the_indexes text[], is_registered boolean DEFAULT true,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
-LANGUAGE plpgsql AS $$
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   the_index text;
-  own text[];
-  tables text[];
+  own text;
+  tables regclass[];
 BEGIN
-  SELECT pg_catalog.array_agg(i.indexrelid::pg_catalog.regclass::text), pg_catalog.array_agg(i.indrelid::pg_catalog.regclass::text)
-    INTO own, tables FROM pg_catalog.unnest(the_indexes) AS n (name)
-    JOIN pg_catalog.pg_index i ON i.indexrelid = pg_catalog.to_regclass(pg_catalog.array_to_string(ARRAY(
-           SELECT pg_catalog.quote_ident(part) FROM pg_catalog.unnest(pg_catalog.string_to_array(n.name, '.')) AS part), '.'))::oid
+  SELECT string_agg(i.indexrelid::regclass::text, ', '), array_agg(i.indrelid::regclass) INTO own, tables
+    FROM unnest(the_indexes) AS n (name)
+    JOIN pg_index i ON i.indexrelid = pipestate.resolve(array_to_string(ARRAY(
+           SELECT quote_ident(part) FROM unnest(string_to_array(n.name, '.')) AS part), '.'), path)
    WHERE pipestate.is_ours('index', n.name, is_registered);
   IF own IS NOT NULL THEN
-    CALL pipestate.lock_tables(tables, the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
-    EXECUTE pg_catalog.concat('DROP INDEX ', pg_catalog.array_to_string(own, ', '));
+    CALL pipestate.lock_relations(tables, the_timeout_ms, the_patience_s, path);
+    PERFORM pipestate.execute(concat('DROP INDEX ', own), path);
   END IF;
   FOREACH the_index IN ARRAY the_indexes LOOP
     CALL pipestate.forget('index', the_index, is_registered);
@@ -1798,10 +1879,12 @@ BEGIN
   DELETE FROM pg_temp.pipestate_open o WHERE o.revision = $1;  -- one that was refused stays, and COMMIT fails
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.lock_relations(
-  the_tables regclass[], the_names text, the_mode text, the_timeout_ms integer, the_patience_s double precision)
+  the_tables regclass[], the_timeout_ms integer, the_patience_s double precision, path text,
+  the_mode text DEFAULT 'ACCESS EXCLUSIVE')
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   targets text := (SELECT string_agg(DISTINCT one::text, ', ' ORDER BY one::text) FROM unnest(the_tables) AS one);
+  names text := (SELECT string_agg(DISTINCT pipestate.spelled(one, path), ', ') FROM unnest(the_tables) AS one);
   holders text;
   pause double precision := 0.05;
   tell_at timestamptz := clock_timestamp() + interval '2 seconds';
@@ -1839,10 +1922,10 @@ BEGIN
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
         'could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again',
-        the_names, the_patience_s, coalesce(holders, 'the session that held it has ended'));
+        names, the_patience_s, coalesce(holders, 'the session that held it has ended'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', the_names, coalesce(holders, 'the session that held it has ended');
+      RAISE WARNING 'still waiting for a lock on %: %', names, coalesce(holders, 'the session that held it has ended');
       tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
@@ -1852,26 +1935,22 @@ END
 $$;
 CREATE OR REPLACE PROCEDURE pipestate.lock_tables(
   the_tables text[], the_mode text DEFAULT 'ACCESS EXCLUSIVE', the_condition text DEFAULT 'true', the_query text DEFAULT NULL,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
-LANGUAGE plpgsql AS $$
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   more text[];
   relations regclass[];
-  names text;  -- as the caller would write them
 BEGIN
-  IF NOT pipestate.holds(the_condition) THEN RETURN; END IF;
+  IF NOT pipestate.is_true(the_condition, path) THEN RETURN; END IF;
   IF the_query IS NOT NULL THEN
-    EXECUTE pg_catalog.format('SELECT pg_catalog.array_agg(wanted.t::text) FROM (%s) AS wanted (t)', the_query) INTO more;
+    more := pipestate.value_of(format('SELECT ARRAY(%s)', the_query), path);
   END IF;
-  relations := ARRAY(SELECT pg_catalog.to_regclass(t) FROM pg_catalog.unnest(pg_catalog.array_cat(the_tables, more)) AS t
-                     WHERE pg_catalog.to_regclass(t) IS NOT NULL);
-  names := (SELECT pg_catalog.string_agg(DISTINCT one::text, ', ' ORDER BY one::text) FROM pg_catalog.unnest(relations) AS one);
-  CALL pipestate.lock_relations(relations, names, the_mode, the_timeout_ms, the_patience_s);
+  relations := ARRAY(SELECT pipestate.resolve(t, path) FROM unnest(the_tables || more) AS t);
+  CALL pipestate.lock_relations(relations, the_timeout_ms, the_patience_s, path, the_mode);
 END $$;
-CREATE OR REPLACE FUNCTION pipestate.parents(the_table text) RETURNS text[]
-LANGUAGE sql AS $$
-  SELECT pg_catalog.array_agg(k.confrelid::pg_catalog.regclass::text) FROM pg_catalog.pg_constraint k
-   WHERE k.conrelid = pg_catalog.to_regclass(the_table)::oid AND k.contype = 'f'
+CREATE OR REPLACE FUNCTION pipestate.parents(relation regclass) RETURNS regclass[]
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT ARRAY(SELECT confrelid::regclass FROM pg_constraint WHERE conrelid = relation AND contype = 'f')
 $$;
 CREATE OR REPLACE FUNCTION pipestate.restored_with(
   revision text, kind text, name text, schemas text[], state text) RETURNS SETOF text
@@ -1923,18 +2002,19 @@ RETURNS boolean LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
   FROM kept
 $$;
 CREATE OR REPLACE PROCEDURE pipestate.record_revision(
-  event text, revision text, title text, file_sha256 text, version_table text, actor text, reason text)
-LANGUAGE plpgsql AS $$
+  event text, revision text, title text, file_sha256 text, version_table text, actor text, reason text,
+  path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  dropped jsonb := nullif(nullif(pg_catalog.current_setting('pipestate.dropped', true), ''), '[]');
+  dropped jsonb := nullif(nullif(current_setting('pipestate.dropped', true), ''), '[]');
 BEGIN
   INSERT INTO pipestate.run (event, actor, revision, reason, title, file_sha256, version_table, dropped, database)
   SELECT event, actor, revision, CASE WHEN dropped IS NOT NULL THEN reason END, title, file_sha256,
-         (SELECT pg_catalog.format('"%s"."%s"', pg_catalog.replace(n.nspname, '"', '""'), pg_catalog.replace(c.relname, '"', '""'))
-            FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-           WHERE c.oid = pg_catalog.to_regclass(version_table)),
+         (SELECT format('"%s"."%s"', replace(n.nspname, '"', '""'), replace(c.relname, '"', '""'))
+            FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+           WHERE c.oid = pipestate.resolve(version_table, path)),
          dropped, pipestate.this_database();
-  PERFORM pg_catalog.set_config('pipestate.dropped', '', false);
+  PERFORM set_config('pipestate.dropped', '', false);
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.lift_timeout()
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -2259,67 +2339,69 @@ BEGIN
   PERFORM set_config('pipestate.fill', work::text, false);
 END
 $$;
-CREATE OR REPLACE PROCEDURE pipestate.fill(commits boolean)
+CREATE OR REPLACE FUNCTION pipestate.parts_to_fill(commits boolean, path text)
+RETURNS TABLE (work jsonb, member regclass, part bigint, is_first boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  parts bigint[];
+BEGIN
+  FOR work, member IN
+    SELECT w, m FROM jsonb_array_elements(coalesce(nullif(current_setting('pipestate.fill', true), ''), '[]')::jsonb) AS w,
+      pipestate.family((w ->> 'relation')::regclass) AS m JOIN pg_class c ON c.oid = m WHERE c.relkind = 'r'
+  LOOP
+    PERFORM set_config('row_security', 'off', true);  -- a policy would hide rows
+    parts := '{}';
+    IF NOT work ? 'found' THEN
+      parts := ARRAY(SELECT generate_series(0, pg_relation_size(member) / current_setting('block_size')::bigint / 16));
+    -- The server may use several processes for this read. Only if a row is found, another read lists the pages.
+    ELSIF pipestate.value_of(format('SELECT bool_or(%s) FROM ONLY %s AS s', work ->> 'found', member), path)::boolean THEN
+      parts := pipestate.value_of(format('SELECT ARRAY(SELECT DISTINCT (s.ctid::text::point)[0]::bigint / 16 FROM ONLY %s AS s WHERE %s)',
+        member, work ->> 'found'), path);
+    END IF;
+    RETURN QUERY SELECT work, member, p.number, p.place = 1
+      FROM unnest(CASE WHEN commits THEN parts ELSE parts[1:1] END) WITH ORDINALITY AS p (number, place);
+  END LOOP;
+END
+$$;
+CREATE OR REPLACE PROCEDURE pipestate.fill_part(
+  work jsonb, member regclass, part bigint, is_first boolean, commits boolean, path text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  is_silent boolean := true;
+  loud text;
+  within text := CASE WHEN NOT commits THEN 'true'
+    WHEN current_setting('server_version_num')::integer >= 140000
+      THEN format('s.ctid >= ''(%s,0)'' AND s.ctid < ''(%s,0)''', part * 16, part * 16 + 16)
+    ELSE format('s.ctid = ANY (%L::tid[])', ARRAY(SELECT format('(%s,%s)', page, line)
+      FROM generate_series(part * 16, part * 16 + 15) AS page, generate_series(1, 291) AS line)) END;
+BEGIN
+  PERFORM set_config('row_security', 'off', true);
+  BEGIN
+    PERFORM set_config('session_replication_role', 'replica', true);
+  EXCEPTION WHEN insufficient_privilege THEN
+    is_silent := false;
+    SELECT string_agg(t.tgname, ', ') INTO loud FROM pg_trigger t
+     WHERE is_first AND t.tgrelid = member AND NOT t.tgisinternal AND t.tgenabled <> 'D'
+       AND t.tgtype & 16 > 0 AND t.tgname NOT LIKE 'zzz\_pipestate\_%';
+    IF loud IS NOT NULL THEN
+      PERFORM pipestate.warn(format('triggers of %s run for every row that is filled: %s. If one sets the time '
+        'of the last change, unchanged rows look modified; a superuser can restore without them', pipestate.spelled(member, path), loud));
+    END IF;
+  END;
+  PERFORM pipestate.execute(concat(work ->> 'head', member, work ->> 'middle', within, work ->> 'tail'), path);
+  IF is_silent AND NOT commits THEN
+    PERFORM set_config('session_replication_role', 'origin', true);
+  END IF;
+END
+$$;
+CREATE OR REPLACE PROCEDURE pipestate.fill(commits boolean, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql AS $$
 DECLARE
-  pages CONSTANT bigint := 16;
-  works jsonb := coalesce(nullif(pg_catalog.current_setting('pipestate.fill', true), ''), '[]')::jsonb;
-  work jsonb;
-  members text[];
-  member text;
-  parts bigint[];
-  part bigint;
-  touched boolean;
-  within text;
-  loud text;
+  todo record;
 BEGIN
-  FOR work IN SELECT pg_catalog.jsonb_array_elements(works) LOOP
-    members := ARRAY(SELECT m::text FROM pipestate.family((work ->> 'relation')::pg_catalog.regclass) AS m
-                      JOIN pg_catalog.pg_class c ON c.oid = m WHERE c.relkind = 'r');
-    FOREACH member IN ARRAY members LOOP
-      PERFORM pg_catalog.set_config('row_security', 'off', true);  -- a policy would hide rows
-      loud := NULL;
-      IF work ? 'found' THEN
-        -- The server may use several processes for this read. Only if a row is found, another read lists the pages.
-        EXECUTE pg_catalog.format('SELECT bool_or(%s) FROM ONLY %s AS s', work ->> 'found', member) INTO touched;
-        parts := NULL;
-        IF touched THEN
-          EXECUTE pg_catalog.format('SELECT array_agg(part) FROM (SELECT DISTINCT (s.ctid::text::point)[0]::bigint / %s AS part '
-            'FROM ONLY %s AS s WHERE %s) AS found', pages, member, work ->> 'found') INTO parts;
-        END IF;
-      ELSE
-        parts := ARRAY(SELECT pg_catalog.generate_series(0, pg_catalog.pg_relation_size(member::pg_catalog.regclass)
-                         / pg_catalog.current_setting('block_size')::bigint / pages));
-      END IF;
-      FOREACH part IN ARRAY CASE WHEN commits THEN coalesce(parts, '{}') ELSE coalesce(parts[1:1], '{}') END LOOP
-        PERFORM pg_catalog.set_config('row_security', 'off', true);
-        BEGIN  -- triggers of the application must not take this for a change of their own
-          PERFORM pg_catalog.set_config('session_replication_role', 'replica', true);
-        EXCEPTION WHEN insufficient_privilege THEN
-          IF loud IS NULL THEN
-            SELECT coalesce(pg_catalog.string_agg(t.tgname::text, ', '), '') INTO loud FROM pg_catalog.pg_trigger t
-             WHERE t.tgrelid = member::pg_catalog.regclass AND NOT t.tgisinternal AND t.tgenabled <> 'D'
-               AND t.tgtype & 16 > 0 AND t.tgname NOT LIKE 'zzz\_pipestate\_%';
-            IF loud <> '' THEN
-              PERFORM pipestate.warn(pg_catalog.format('triggers of %s run for every row that is filled: %s. If one sets the time '
-                'of the last change, unchanged rows look modified; a superuser can restore without them', member, loud));
-            END IF;
-          END IF;
-        END;
-        within := CASE WHEN NOT commits THEN 'true'
-          WHEN pg_catalog.current_setting('server_version_num')::integer >= 140000
-            THEN pg_catalog.format('s.ctid >= ''(%s,0)'' AND s.ctid < ''(%s,0)''', part * pages, (part + 1) * pages)
-          ELSE pg_catalog.format('s.ctid = ANY (ARRAY(SELECT pg_catalog.format(''(%%s,%%s)'', page, line)::tid FROM '
-            'pg_catalog.generate_series(%s, %s) AS page, pg_catalog.generate_series(1, 291) AS line))',
-            part * pages, (part + 1) * pages - 1) END;
-        EXECUTE (work ->> 'head') || member || (work ->> 'middle') || within || (work ->> 'tail');
-        IF commits THEN
-          COMMIT;
-        ELSIF loud IS NULL THEN
-          PERFORM pg_catalog.set_config('session_replication_role', 'origin', true);
-        END IF;
-      END LOOP;
-    END LOOP;
+  FOR todo IN SELECT * FROM pipestate.parts_to_fill(commits, path) LOOP
+    CALL pipestate.fill_part(todo.work, todo.member, todo.part, todo.is_first, commits, path);
+    IF commits THEN COMMIT; END IF;
   END LOOP;
 END
 $$;
@@ -2605,35 +2687,41 @@ BEGIN
   UPDATE pipestate.soft_drop SET state = 'restored', restored_at = clock_timestamp() WHERE id = entry.id;
 END
 $$;
+CREATE OR REPLACE FUNCTION pipestate.schemas_of(path text) RETURNS text[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM set_config('search_path', path, true);
+  RETURN pg_catalog.current_schemas(false);
+END $$;
 CREATE OR REPLACE PROCEDURE pipestate.bring_back_columns(
-  the_table text, the_revision text, the_timeout_ms integer, the_patience_s double precision)
-LANGUAGE plpgsql AS $$
+  the_table text, the_revision text, the_timeout_ms integer, the_patience_s double precision, path text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  path CONSTANT text[] := pg_catalog.current_schemas(false)::text[];
-  tables CONSTANT text[] := ARRAY(SELECT pipestate.restored_with(the_revision, 'columns', the_table, path, 'hidden'));
+  schemas CONSTANT text[] := pipestate.schemas_of(path);
+  tables CONSTANT regclass[] := ARRAY(SELECT to_regclass(t) FROM pipestate.restored_with(the_revision, 'columns', the_table, schemas, 'hidden') AS t);
   entry pipestate.soft_drop;
   again text;
   name text;
 BEGIN
-  SELECT * INTO entry FROM pipestate.soft_dropped(the_revision, 'columns', the_table, path);
+  SELECT * INTO entry FROM pipestate.soft_dropped(the_revision, 'columns', the_table, schemas);
   IF entry.id IS NULL THEN RETURN; END IF;
-  CALL pipestate.lock_tables(tables, the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
-  SELECT pg_catalog.string_agg(a.attname::text, ', ') INTO again FROM pg_catalog.pg_attribute a
-    JOIN pg_catalog.jsonb_array_elements(entry.columns) AS each ON a.attname::text = each ->> 'name'
-   WHERE a.attrelid = pipestate.hidden_relation(entry)::oid AND NOT a.attisdropped;
+  CALL pipestate.lock_relations(tables, the_timeout_ms, the_patience_s, path);
+  SELECT string_agg(a.attname, ', ') INTO again FROM pg_attribute a
+    JOIN jsonb_array_elements(entry.columns) AS each ON a.attname = each ->> 'name'
+   WHERE a.attrelid = pipestate.hidden_relation(entry) AND NOT a.attisdropped;
   IF again IS NOT NULL THEN
-    PERFORM pipestate.refuse(pg_catalog.format('%s has %s again, made since the downgrade of revision %s hid the former column: '
+    PERFORM pipestate.refuse(format('%s has %s again, made since the downgrade of revision %s hid the former column: '
       'rename or drop the new one, then run the same again', the_table, again, the_revision));
   END IF;
   -- Rows that were written since get the defaults, which hidden columns do not have.
-  CALL pipestate.begin_restore(the_revision, the_table, path, '{}', NULL, '', false);
-  CALL pipestate.fill(false);
-  CALL pipestate.restore_columns(the_revision, the_table, path);
-  CALL pipestate.validate_restored(the_revision, 'columns', the_table, path);
-  CALL pipestate.end_restore(the_revision, 'columns', the_table, path);
+  CALL pipestate.begin_restore(the_revision, the_table, schemas, '{}', NULL, '', false);
+  CALL pipestate.fill(false, path);
+  CALL pipestate.restore_columns(the_revision, the_table, schemas);
+  CALL pipestate.validate_restored(the_revision, 'columns', the_table, schemas);
+  CALL pipestate.end_restore(the_revision, 'columns', the_table, schemas);
   IF entry.state = 'hidden' THEN
-    FOR name IN SELECT each ->> 'name' FROM pg_catalog.jsonb_array_elements(entry.columns) AS each LOOP
-      CALL pipestate.remember('column', pg_catalog.concat(the_table, '.', name), the_revision);
+    FOR name IN SELECT each ->> 'name' FROM jsonb_array_elements(entry.columns) AS each LOOP
+      CALL pipestate.remember('column', concat(the_table, '.', name), the_revision);
     END LOOP;
   END IF;
 END $$;
@@ -3650,6 +3738,37 @@ BEGIN
   RETURN NULL;
 END
 $$;
+CREATE OR REPLACE FUNCTION pipestate.resolve(name text, path text) RETURNS regclass
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM set_config('search_path', path, true);
+  RETURN pg_catalog.to_regclass(name);
+END $$;
+CREATE OR REPLACE FUNCTION pipestate.spelled(relation regclass, path text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM set_config('search_path', path, true);
+  RETURN relation::text;
+END $$;
+CREATE OR REPLACE FUNCTION pipestate.execute(statement text, path text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM set_config('search_path', path, true);
+  EXECUTE statement;
+END $$;
+CREATE OR REPLACE FUNCTION pipestate.value_of(query text, path text) RETURNS text
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  value text;
+BEGIN
+  PERFORM set_config('search_path', path, true);
+  EXECUTE query INTO value;
+  RETURN value;
+END $$;
+CREATE OR REPLACE FUNCTION pipestate.is_true(condition text, path text) RETURNS boolean
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT coalesce(pipestate.value_of(concat('SELECT ', condition), path)::boolean, false)
+$$;
 CREATE OR REPLACE PROCEDURE pipestate.require_part(the_part text)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -3657,54 +3776,47 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = 'an earlier step of this revision failed, so this step does nothing: see the error above';
   END IF;
 END $$;
-CREATE OR REPLACE FUNCTION pipestate.holds(the_condition text) RETURNS boolean
-LANGUAGE plpgsql AS $$
-DECLARE
-  answer boolean;
+CREATE OR REPLACE PROCEDURE pipestate.refuse_if(the_condition text, the_message text, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  EXECUTE pg_catalog.concat('SELECT ', the_condition) INTO answer;
-  RETURN coalesce(answer, false);
-END $$;
-CREATE OR REPLACE PROCEDURE pipestate.refuse_if(the_condition text, the_message text)
-LANGUAGE plpgsql AS $$
-BEGIN
-  IF pipestate.holds(the_condition) THEN
+  IF pipestate.is_true(the_condition, path) THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = the_message;
   END IF;
 END $$;
-CREATE OR REPLACE PROCEDURE pipestate.refuse_found(the_query text, the_message text)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE pipestate.refuse_found(the_query text, the_message text, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  found_text text;
+  found_text text := pipestate.value_of(the_query, path);
 BEGIN
-  EXECUTE the_query INTO found_text;
   IF found_text IS NOT NULL THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(the_message, found_text);
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(the_message, found_text);
   END IF;
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.refuse_rows(
-  the_table text, the_condition text, the_fault text, the_need text DEFAULT 'true')
-LANGUAGE plpgsql AS $$
+  the_table text, the_condition text, the_fault text, the_need text DEFAULT 'true',
+  path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   bad bigint;
 BEGIN
-  IF NOT pipestate.holds(the_need) THEN RETURN; END IF;
-  EXECUTE pg_catalog.format('SELECT pg_catalog.count(*) FROM %s t WHERE %s', the_table, the_condition) INTO bad;
-  IF bad > 0::bigint THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+  IF NOT pipestate.is_true(the_need, path) THEN RETURN; END IF;
+  bad := pipestate.value_of(format('SELECT count(*) FROM %s t WHERE %s', the_table, the_condition), path);
+  IF bad > 0 THEN
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
       '%s rows of %s %s. Fix them, then run the same again; to see them: SELECT * FROM %s t WHERE %s',
       bad, the_table, the_fault, the_table, the_condition);
   END IF;
 END $$;
-CREATE OR REPLACE PROCEDURE pipestate.run_if(the_condition text, the_statements text[], the_part text DEFAULT NULL)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE pipestate.run_if(
+  the_condition text, the_statements text[], the_part text DEFAULT NULL, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   statement text;
 BEGIN
   CALL pipestate.require_part(the_part);
-  IF NOT pipestate.holds(the_condition) THEN RETURN; END IF;
+  IF NOT pipestate.is_true(the_condition, path) THEN RETURN; END IF;
   FOREACH statement IN ARRAY the_statements LOOP
-    EXECUTE statement;
+    PERFORM pipestate.execute(statement, path);
   END LOOP;
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.say(the_sentence text)
@@ -3731,148 +3843,155 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
   IF is_registered THEN DELETE FROM pipestate.object o WHERE o.kind = the_kind AND o.name = the_name; END IF;
 END $$;
-CREATE OR REPLACE PROCEDURE pipestate.require_start(version_table text, wanted text)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE pipestate.require_start(
+  version_table text, wanted text, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   actual text;
 BEGIN
-  EXECUTE pg_catalog.format('SELECT pg_catalog.string_agg(version_num::text, '' ''::text) FROM %s', version_table) INTO actual;
+  EXECUTE format('SELECT string_agg(version_num, '' '') FROM %s',
+    coalesce(pipestate.resolve(version_table, path)::text, version_table)) INTO actual;
   IF coalesce(actual, '') <> wanted THEN
-    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format('this part of the script starts at revision %s, but the '
+    RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('this part of the script starts at revision %s, but the '
       'database is at %s: nothing was changed', coalesce(nullif(wanted, ''), 'base'), coalesce(actual, 'base'));
   END IF;
-  IF NOT pg_catalog.pg_try_advisory_lock(1885958245, 1937006964) THEN
+  IF NOT pg_try_advisory_lock(1885958245, 1937006964) THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE =
       'another migration is running on this database: wait for it to end, then run this script again';
   END IF;
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.create_table(
-  the_table text, the_statement text, the_indexes json DEFAULT '{}', the_revision text DEFAULT NULL)
-LANGUAGE plpgsql AS $$
+  the_table text, the_statement text, the_indexes json DEFAULT '{}', the_revision text DEFAULT NULL,
+  path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   statement text := the_statement;
   part text[];
 BEGIN
-  IF pg_catalog.to_regclass(the_table) IS NOT NULL THEN RETURN; END IF;
-  FOR part IN SELECT pg_catalog.regexp_matches(the_statement, '\{type of (\S+)\.([^.}]+)\}', 'g') LOOP
-    statement := pg_catalog.replace(statement, pg_catalog.format('{type of %s.%s}', part[1], part[2]),
-      (SELECT pg_catalog.format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a
-       WHERE a.attrelid = pg_catalog.to_regclass(part[1])::oid AND a.attname::text = part[2]));
+  IF pipestate.resolve(the_table, path) IS NOT NULL THEN RETURN; END IF;
+  FOR part IN SELECT regexp_matches(the_statement, '\{type of (\S+)\.([^.}]+)\}', 'g') LOOP
+    statement := replace(statement, format('{type of %s.%s}', part[1], part[2]),
+      (SELECT format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
+       WHERE a.attrelid = pipestate.resolve(part[1], path) AND a.attname = part[2]));
   END LOOP;
-  EXECUTE statement;
+  PERFORM pipestate.execute(statement, path);
   CALL pipestate.remember('table', the_table, the_revision);
-  FOR part IN SELECT ARRAY[i.key, i.value] FROM pg_catalog.json_each_text(the_indexes) AS i LOOP
-    EXECUTE part[2];
+  FOR part IN SELECT ARRAY[i.key, i.value] FROM json_each_text(the_indexes) AS i LOOP
+    PERFORM pipestate.execute(part[2], path);
     CALL pipestate.remember('index', part[1], the_revision);
   END LOOP;
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.drop_table(
   the_table text, the_name text, the_revision text, is_registered boolean DEFAULT true,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
-LANGUAGE plpgsql AS $$
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  relation CONSTANT regclass := pipestate.resolve(the_table, path);
 BEGIN
-  IF pipestate.is_ours('table', the_name, is_registered) AND pg_catalog.to_regclass(the_table) IS NOT NULL THEN
-    CALL pipestate.lock_tables(pg_catalog.array_cat(ARRAY[the_table], pipestate.parents(the_table)),
-      the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
-    IF pipestate.holds(pg_catalog.format('EXISTS (SELECT FROM %s)', the_table)) THEN
-      IF pg_catalog.to_regclass('pipestate.soft_drop') IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+  IF pipestate.is_ours('table', the_name, is_registered) AND relation IS NOT NULL THEN
+    CALL pipestate.lock_relations(relation || pipestate.parents(relation), the_timeout_ms, the_patience_s, path);
+    IF pipestate.is_true(format('EXISTS (SELECT FROM %s)', the_table), path) THEN
+      IF to_regclass('pipestate.soft_drop') IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
           '%s has rows, and soft-dropping it needs a ledger: run pipestate ledger install', the_table);
       END IF;
-      CALL pipestate.soft_drop_tables(the_revision, NULL, ARRAY[the_name], ARRAY[pg_catalog.to_regclass(the_table)], true);
+      CALL pipestate.soft_drop_tables(the_revision, NULL, ARRAY[the_name], ARRAY[relation], true);
+    ELSE
+      PERFORM pipestate.execute(format('DROP TABLE %s', relation), path);
     END IF;
-    EXECUTE pg_catalog.format('DROP TABLE IF EXISTS %s', the_table);
   END IF;
   CALL pipestate.forget('table', the_name, is_registered);
 END $$;
-CREATE OR REPLACE PROCEDURE pipestate.bring_back_table(the_name text, the_revision text, is_registered boolean DEFAULT true)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE pipestate.bring_back_table(
+  the_name text, the_revision text, is_registered boolean DEFAULT true, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  path CONSTANT text[] := pg_catalog.current_schemas(false)::text[];
+  schemas CONSTANT text[] := pipestate.schemas_of(path);
 BEGIN
-  IF EXISTS (SELECT FROM pipestate.soft_dropped(the_revision, 'table', the_name, path) AS d WHERE d.state <> 'absent') THEN
-    CALL pipestate.restore_table(the_revision, the_name, path);
-    CALL pipestate.validate_restored(the_revision, 'table', the_name, path);
-    CALL pipestate.end_restore(the_revision, 'table', the_name, path);
+  IF EXISTS (SELECT FROM pipestate.soft_dropped(the_revision, 'table', the_name, schemas) AS d WHERE d.state <> 'absent') THEN
+    CALL pipestate.restore_table(the_revision, the_name, schemas);
+    CALL pipestate.validate_restored(the_revision, 'table', the_name, schemas);
+    CALL pipestate.end_restore(the_revision, 'table', the_name, schemas);
     CALL pipestate.remember('table', the_name, CASE WHEN is_registered THEN the_revision END);
   END IF;
 END $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_shape(
   the_table text, the_key text, the_columns text[], may_be_partitioned boolean DEFAULT false, the_unique text[] DEFAULT '{}',
-  the_times text[] DEFAULT '{}')
-LANGUAGE plpgsql AS $$
+  the_times text[] DEFAULT '{}', path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  relation oid := pg_catalog.to_regclass(the_table)::oid;
-  kind "char" := (SELECT c.relkind FROM pg_catalog.pg_class c WHERE c.oid = relation);
+  relation CONSTANT regclass := pipestate.resolve(the_table, path);
+  kind "char" := (SELECT c.relkind FROM pg_class c WHERE c.oid = relation);
   found_text text;
   fault text;
 BEGIN
   IF relation IS NULL THEN RETURN; END IF;
   IF NOT (kind = 'r' OR (kind = 'p' AND may_be_partitioned)) THEN
-    fault := pg_catalog.format('%s exists, but is %s: rename it, or point the migrations at another database or search_path', the_table,
+    fault := format('%s exists, but is %s: rename it, or point the migrations at another database or search_path', the_table,
       CASE WHEN may_be_partitioned THEN 'no table (a view)' ELSE 'not a plain table (a view, or partitioned)' END);
   END IF;
-  SELECT pg_catalog.string_agg(c, ', ') INTO found_text FROM pg_catalog.unnest(the_columns) AS c
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname::text = c AND NOT a.attisdropped);
+  SELECT string_agg(c, ', ') INTO found_text FROM unnest(the_columns) AS c
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = c AND NOT a.attisdropped);
   IF fault IS NULL AND found_text IS NOT NULL THEN
-    fault := pg_catalog.format('%s exists, but without %s: this is a different table of the same name. Rename it, '
+    fault := format('%s exists, but without %s: this is a different table of the same name. Rename it, '
       'or point the migrations at another database or search_path', the_table, found_text);
   END IF;
-  SELECT pg_catalog.string_agg(pg_catalog.format('of %s is %s', a.attname, pg_catalog.format_type(a.atttypid, NULL)), ', ' ORDER BY a.attnum)
-    INTO found_text FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-   WHERE a.attrelid = relation AND a.attname::text = ANY (the_times) AND NOT a.attisdropped AND t.typcategory <> 'D';
+  SELECT string_agg(format('of %s is %s', a.attname, format_type(a.atttypid, NULL)), ', ' ORDER BY a.attnum)
+    INTO found_text FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+   WHERE a.attrelid = relation AND a.attname = ANY (the_times) AND NOT a.attisdropped AND t.typcategory <> 'D';
   IF fault IS NULL AND found_text IS NOT NULL THEN  -- which zone a text means, nobody knows
-    fault := pg_catalog.format('%1$s exists, but the type %2$s, and the migrations compare them with the clock: give them a time''s, as in '
+    fault := format('%1$s exists, but the type %2$s, and the migrations compare them with the clock: give them a time''s, as in '
       'ALTER TABLE %1$s ALTER COLUMN %3$I TYPE timestamptz USING %3$I::timestamptz, then run the same again',
       the_table, found_text, the_times[1]);
   END IF;
   -- The key that rows are partitioned by must be in every unique index.
   IF fault IS NULL AND NOT EXISTS (
-      SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+      SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
       WHERE i.indrelid = relation AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
-        AND (i.indnkeyatts = 1 OR kind = 'p') AND a.attname::text = the_key) THEN
-    fault := pg_catalog.format('%s exists, but its %s is not unique: add a primary key or a unique index on it, then run the same again',
+        AND (i.indnkeyatts = 1 OR kind = 'p') AND a.attname = the_key) THEN
+    fault := format('%s exists, but its %s is not unique: add a primary key or a unique index on it, then run the same again',
       the_table, the_key);
   END IF;
-  SELECT pg_catalog.string_agg(DISTINCT a.attname::text, ', ') INTO found_text
-    FROM pg_catalog.pg_partition_tree(relation::pg_catalog.regclass) t
-    JOIN pg_catalog.pg_partitioned_table p ON p.partrelid = t.relid::oid
-    JOIN pg_catalog.pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = ANY (p.partattrs::smallint[])
-   WHERE pg_catalog.cardinality(the_unique) > 0 AND a.attname::text <> ALL (the_unique);
+  SELECT string_agg(DISTINCT a.attname::text, ', ') INTO found_text
+    FROM pg_partition_tree(relation) t JOIN pg_partitioned_table p ON p.partrelid = t.relid
+    JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = ANY (p.partattrs::smallint[])
+   WHERE cardinality(the_unique) > 0 AND a.attname <> ALL (the_unique);
   IF fault IS NULL AND found_text IS NOT NULL THEN
-    fault := pg_catalog.format('%s is partitioned by %s, so PostgreSQL cannot keep (%s) unique over all of its partitions: '
+    fault := format('%s is partitioned by %s, so PostgreSQL cannot keep (%s) unique over all of its partitions: '
       'partition it by these columns, or by one of them, then run the same again', the_table, found_text,
-      pg_catalog.array_to_string(the_unique, ', '));
+      array_to_string(the_unique, ', '));
   END IF;
-  IF fault IS NULL AND pipestate.holds(pg_catalog.format('EXISTS (SELECT FROM %s WHERE %I IS NULL)', the_table, the_key)) THEN
-    fault := pg_catalog.format('%s has rows without a %s, which the migrations need to find rows: fill it in or delete the rows, then run the same again',
+  IF fault IS NULL AND pipestate.is_true(format('EXISTS (SELECT FROM %s WHERE %I IS NULL)', the_table, the_key), path) THEN
+    fault := format('%s has rows without a %s, by which the migrations find rows: give them one or delete them, then run the same again',
       the_table, the_key);
   END IF;
   IF fault IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = fault;
   END IF;
 END $$;
-CREATE OR REPLACE PROCEDURE pipestate.replace_comment(the_table text, the_comment text, the_revision text)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE pipestate.replace_comment(
+  the_table text, the_comment text, the_revision text, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  former text := pg_catalog.obj_description(pg_catalog.to_regclass(the_table)::oid, 'pg_class');
+  former text := obj_description(pipestate.resolve(the_table, path), 'pg_class');
 BEGIN
   IF former IS DISTINCT FROM the_comment THEN
     INSERT INTO pipestate.soft_drop (revision, kind, schema_name, table_name, name, removed, state)
-    VALUES (the_revision, 'comment', '', the_table, the_table, pg_catalog.jsonb_build_object('comment', former), 'absent');
+    VALUES (the_revision, 'comment', '', the_table, the_table, jsonb_build_object('comment', former), 'absent');
   END IF;
-  EXECUTE pg_catalog.format('COMMENT ON TABLE %s IS %L', the_table, the_comment);
+  PERFORM pipestate.execute(format('COMMENT ON TABLE %s IS %L', the_table, the_comment), path);
 END $$;
-CREATE OR REPLACE PROCEDURE pipestate.restore_comment(the_table text, the_comment text, the_revision text)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE pipestate.restore_comment(
+  the_table text, the_comment text, the_revision text, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   former text;
 BEGIN
   SELECT d.removed ->> 'comment' INTO former FROM pipestate.soft_drop d
    WHERE d.kind = 'comment' AND d.name = the_table AND d.revision = the_revision ORDER BY d.id DESC LIMIT 1;
   DELETE FROM pipestate.soft_drop d WHERE d.kind = 'comment' AND d.name = the_table AND d.revision = the_revision;
-  IF pg_catalog.obj_description(pg_catalog.to_regclass(the_table)::oid, 'pg_class') = the_comment THEN
-    EXECUTE pg_catalog.format('COMMENT ON TABLE %s IS %L', the_table, former);
+  IF obj_description(pipestate.resolve(the_table, path), 'pg_class') = the_comment THEN
+    PERFORM pipestate.execute(format('COMMENT ON TABLE %s IS %L', the_table, former), path);
   END IF;
 END $$;
 CREATE OR REPLACE FUNCTION pipestate.this_database() RETURNS text
@@ -3887,7 +4006,7 @@ BEGIN
 END
 $$;
 CREATE OR REPLACE FUNCTION pipestate.version() RETURNS text
-LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.adb1d5a05182' $$;
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT '1.ad7930107b06' $$;
 CREATE OR REPLACE PROCEDURE pipestate.require_version(wanted text, with_tables boolean DEFAULT true)
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -39,7 +39,8 @@ TYPES = (
     *("int2", "int4", "int8", "numeric", "uuid", "text", "varchar", "bpchar"),
     *("date", "timestamp", "timestamptz"),
 )
-KEY = text(named_query("backfill", "key"))
+FIND = text("SELECT pg_catalog.to_regclass(CAST(:table AS text))::oid")
+KEY = named_query("backfill", "key")
 WAITED_FOR = named_query("backfill", "waited_for")
 LAG = named_query("backfill", "lag")
 WRAPAROUND = named_query("backfill", "wraparound_vacuum")
@@ -94,7 +95,8 @@ def turn(connection: Connection, address: str) -> Iterator[None]:
 def find_key(connection: Connection, backfill: Backfill) -> Key:
     """Find the table and its key; refuse a key without an index, because each batch would scan the table."""
     table, column = backfill.table, names(backfill.key)[0]
-    found = connection.execute(KEY, {"table": table, "column": column}).first()
+    rows = db.run_own(connection, KEY, relation=_oid(connection, table), column=column)
+    found = rows[0] if rows else None
     if found is None or found.kind not in ("r", "p"):
         said = f"there is no table {table}" if found is None else f"{table} is no table"
         raise ConfigError(f"{backfill.block}: {said} in this database: migrate first, or correct `-- table:`")
@@ -148,12 +150,13 @@ def waited_for(connection: Connection) -> bool:
 
 def blockers(connection: Connection, table: str) -> str:
     """Name the sessions that may hold locks on rows of the table."""
-    return str(connection.execute(text(WHO_BLOCKS), {"table": table}).scalar() or "nobody any more")
+    ((who,),) = db.run_own(connection, WHO_BLOCKS, relation=_oid(connection, table))
+    return str(who or "nobody any more")
 
 
 def lag(connection: Connection) -> float:
     """Return the lag of the slowest replica in seconds; zero without replicas."""
-    seconds, hidden, _ = read_row(connection, LAG)
+    ((seconds, hidden, _),) = db.run_own(connection, LAG)
     if hidden:
         raise ConfigError(
             "--max-lag: this role may not read the lag of the replicas: GRANT pg_monitor to it, or leave the option out"
@@ -163,4 +166,10 @@ def lag(connection: Connection) -> float:
 
 def wraparound_vacuum(connection: Connection, table: str) -> str | None:
     """Name the running anti-wraparound vacuum of the table, if any."""
-    return connection.execute(text(WRAPAROUND), {"table": table}).scalar()
+    rows = db.run_own(connection, WRAPAROUND, relation=_oid(connection, table))
+    return str(rows[0][0]) if rows else None
+
+
+def _oid(connection: Connection, table: str) -> int | None:
+    """Find the table on the search path of the project; None if it does not exist."""
+    return connection.execute(FIND, {"table": table}).scalar()

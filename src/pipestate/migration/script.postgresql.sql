@@ -2,7 +2,7 @@
 CREATE OR REPLACE FUNCTION pg_temp.pipestate_may_record() RETURNS boolean
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-  RETURN to_regprocedure('pipestate.record_revision(text, text, text, text, text, text, text)') IS NOT NULL
+  RETURN to_regprocedure('pipestate.record_revision(text, text, text, text, text, text, text, text)') IS NOT NULL
     AND to_regclass('pipestate.run') IS NOT NULL AND NOT EXISTS (<<foreign_owner>>);
 END $$;
 

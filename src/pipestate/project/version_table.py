@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 MOST = 1000
 # Check privileges first: an error would end the checks' transaction. OIDs below 16384 are system objects.
 POSTGRESQL = """
-SELECT n.nspname, c.relname, pg_catalog.pg_table_is_visible(c.oid),
-       pg_catalog.has_schema_privilege(n.oid, 'USAGE')
-       AND pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT')
-FROM pg_catalog.pg_attribute a
-JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
-JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+SELECT n.nspname, c.relname, pg_table_is_visible(c.oid),
+       has_schema_privilege(n.oid, 'USAGE')
+       AND has_column_privilege(c.oid, a.attnum, 'SELECT')
+FROM pg_attribute a
+JOIN pg_class c ON c.oid = a.attrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE {place} AND a.attname = 'version_num' AND a.attnum > 0 AND NOT a.attisdropped
   AND c.relkind IN ('r', 'p')
   AND a.atttypid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype)
@@ -42,7 +42,7 @@ EVERYWHERE = "a.attrelid >= 16384"
 # In a database with one schema per tenant: only the tenant's tables, by name if it is known. The subquery lets
 # PostgreSQL find them by index, without reading the tables of all tenants.
 WITHIN = (
-    "c.relnamespace = (SELECT s.oid FROM pg_catalog.pg_namespace s WHERE s.nspname = :schema) "
+    "c.relnamespace = (SELECT s.oid FROM pg_namespace s WHERE s.nspname = :schema) "
     "AND c.relname = coalesce(:table, c.relname)"
 )
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from sqlalchemy import URL, Connection, text
+from sqlalchemy import URL, Connection
 
 from pipestate.core.errors import ConfigError, Unreachable
 from pipestate.database import connections as db
-from pipestate.database.connections import choose, engine_of
+from pipestate.database.connections import choose, engine_of, run_own
 from pipestate.database.drivers import run_as_written
 from pipestate.database.embedded import embedded_versions
 from pipestate.database.queries import named_query
@@ -40,7 +40,7 @@ NOT_FROM_BASE = (
     "the migrations do not run from base on an empty database, so nothing was compared: {where}{why}"
 )
 HIDDEN = re.compile(r"\b_pipestate_[0-9]+_")  # a contract renames dropped columns and constraints like this
-LEFT_OUT = text(named_query("rehearse", "left_out_of_drift"))
+LEFT_OUT = named_query("rehearse", "left_out_of_drift")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def read_schema(connection: Connection, position: Position) -> Schema:
     versions = position.version_table or ""
     own = {key for key in found if _is_of(versions, key) or HIDDEN.search(found[key])}
     if not engine_of(connection).IS_FILE:
-        own |= {(row[0], row[1], row[2]) for row in connection.execute(LEFT_OUT, {"versions": versions})}
+        own |= {(row[0], row[1], row[2]) for row in run_own(connection, LEFT_OUT, versions=versions)}
     return Schema(found, frozenset(own))
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from sqlalchemy import URL, text
+from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import Unreachable
@@ -30,8 +30,8 @@ from pipestate.rehearse.watch import PolledConnection, RepeatedMessage, Rows, ru
 MOST_BYTES = 1 << 30  # a larger copy takes minutes, and more disk than expected
 PREFIX = "pipestate_rehearsal_"
 MOST_NAMED = 30  # characters of the clone's name: the whole name has at most 63
-FACTS = text(named_query("rehearse", "copy_facts"))
-SETTINGS = text(named_query("rehearse", "copy_settings"))
+FACTS = named_query("rehearse", "copy_facts")
+SETTINGS = named_query("rehearse", "copy_settings")
 MOST_READERS = 16
 SAMPLE_S = 0.010
 READ = "BEGIN; LOCK TABLE ONLY {table} IN ACCESS SHARE MODE NOWAIT"
@@ -71,7 +71,7 @@ def _copy(clone: URL, name: str) -> str | None:
     The files are copied and flushed before this returns; a WAL copy would be written out during the rehearsal.
     """
     with db.autocommit(clone) as connection:  # a database can be copied by its only session
-        facts = connection.execute(FACTS).one()
+        (facts,) = db.run_own(connection, FACTS)
         if not facts.may_copy:
             return "the role may not create databases"
         if facts.bytes > MOST_BYTES:
@@ -80,7 +80,7 @@ def _copy(clone: URL, name: str) -> str | None:
         strategy = " STRATEGY FILE_COPY" if facts.has_strategies else ""
         try:
             connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {source}{strategy}")
-            for statement in connection.execute(SETTINGS, {"name": name}).scalars().all():
+            for (statement,) in db.run_own(connection, SETTINGS, name=name):
                 db.send(connection, statement)
         except BaseException as error:
             _drop(clone, name)  # uses a separate session: this one may have been ended
@@ -163,7 +163,7 @@ class BlockingReaders:
         line = self._line()
         began = "l.waitstart" if line.driver.server_version >= HAS_WAITSTART else "NULL"
         pids = ", ".join(str(reader.line.pid) for reader in self.readers)
-        line.query(named_query("rehearse", "prepare_waits", pids=pids, began=began))
+        line.prepare(named_query("rehearse", "prepare_waits", pids=pids, began=began))
         return RepeatedMessage(line, "EXECUTE pipestate_waits", SAMPLE_S, self._take)
 
     def _take(self, rows: Rows, sent: float, now: float) -> None:

@@ -38,11 +38,11 @@ ELSEWHERE = "{clone} is at {there}, production ({production}) at {here}: rehears
 ENGINES = "{clone} and production ({production}) are of different engines: rehearse on a clone with production's engine"
 HIDDEN_COLUMN = "^_pipestate_[0-9]+_"  # a contract renames dropped columns like this
 HALF_MIGRATED = "the clone may be half migrated, so use a new one; production was not touched"
-SERVER = text(named_query("rehearse", "server"))
+SERVER = named_query("rehearse", "server")
 MAY_ADOPT = named_query("rehearse", "may_adopt")
-SEES = text(named_query("rehearse", "sees"))
-OTHERS = text(named_query("rehearse", "other_sessions"))
-TABLES = text(named_query("rehearse", "tables"))
+SEES = named_query("rehearse", "sees")
+OTHERS = named_query("rehearse", "other_sessions")
+TABLES = named_query("rehearse", "tables")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ def _refuse_production(clone: URL, production: URL, said: dict[str, str]) -> Non
         if db.is_same(connection, production):
             raise ConfigError(PRODUCTION.format(**said))
         with db.reader(production) as there:
-            servers = [Server(**each.execute(SERVER).one()._mapping) for each in (connection, there)]
+            servers = [Server(**db.run_own(each, SERVER)[0]._mapping) for each in (connection, there)]
         if servers[0].is_primary_of(servers[1]):
             raise ConfigError(PRIMARY.format(**said))
 
@@ -113,10 +113,10 @@ def _refuse_production(clone: URL, production: URL, said: dict[str, str]) -> Non
 def _refuse_unfit(connection: Connection, said: dict[str, str]) -> None:
     if connection.execute(text("SELECT pg_is_in_recovery()")).scalar_one():
         raise ConfigError(STANDBY.format(**said))
-    role, sees = connection.execute(SEES).one()
+    ((role, sees),) = db.run_own(connection, SEES)
     if not sees:
         raise ConfigError(BLIND.format(**said, role=role))
-    others = connection.execute(OTHERS).all()
+    others = db.run_own(connection, OTHERS)
     if others:
         who = ", ".join(f"pid {row.pid} ({row.application_name or row.usename})" for row in others[:5])
         count = many(len(others), "other session is", "other sessions are")
@@ -140,7 +140,7 @@ def adopt_records(clone: URL) -> None:
     with db.writer(clone) as connection:
         state = read_ledger_state(connection)
         is_ours = state.installed and not state.missing and find_foreign_owner(connection) is None
-        if is_ours and connection.exec_driver_sql(MAY_ADOPT).scalar_one():
+        if is_ours and db.run_own(connection, MAY_ADOPT)[0][0]:
             make_own(connection)
 
 
@@ -153,7 +153,7 @@ def vacuum(clone: URL) -> None:
 def tables_of(clone: URL) -> list[Table]:
     """List the tables, the largest first, except the ledger and the version table."""
     with db.reader(clone) as connection:
-        return [Table(**row._mapping) for row in connection.execute(TABLES)]
+        return [Table(**row._mapping) for row in db.run_own(connection, TABLES)]
 
 
 @dataclass(frozen=True, slots=True)

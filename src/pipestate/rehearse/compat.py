@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from pipestate.core.errors import ConfigError
 from pipestate.core.text import many
 from pipestate.database import connections as db
-from pipestate.database.connections import engine_of, send
+from pipestate.database.connections import engine_of, run_own, send
 from pipestate.database.drivers import message, sqlstate
 from pipestate.database.queries import named_query
 from pipestate.database.urls import shown
@@ -37,9 +37,9 @@ from pipestate.rehearse.clone import HIDDEN_COLUMN, Job, migrated
 from pipestate.rehearse.run import start, write_record
 from pipestate.runbook.statement import statements, tokens
 
-PARAMETERS = "SELECT cardinality(parameter_types) FROM pg_catalog.pg_prepared_statements WHERE name = 'pipestate_compat'"
+PARAMETERS = "SELECT cardinality(parameter_types) FROM pg_prepared_statements WHERE name = 'pipestate_compat'"
 COLUMNS = named_query("rehearse", "returned_columns")
-REQUIRED = text(named_query("rehearse", "required_columns"))
+REQUIRED = named_query("rehearse", "required_columns")
 NO_RIGHTS = "42501"
 NOT_ONE = "it is not one statement"
 EXTENSION = "pg_stat_statements"
@@ -77,7 +77,7 @@ def _prepared(connection: Connection, statement: str) -> Prepared:
     try:
         send(connection, "BEGIN", "SET LOCAL plan_cache_mode = force_generic_plan")
         send(connection, f"PREPARE pipestate_compat AS {statement}")
-        count = connection.exec_driver_sql(PARAMETERS).scalar_one()
+        ((count,),) = run_own(connection, PARAMETERS)
         arguments = f"({', '.join(['NULL'] * count)})" if count else ""
         execute = f"EXECUTE pipestate_compat{arguments}"
         plan_error = _plan_error(connection, execute)
@@ -111,7 +111,7 @@ def _missing_values(connection: Connection, plan: dict[str, Any]) -> Iterator[st
     inner = plan.get("Plans", [])
     if plan.get("Operation") == "Insert" and inner:
         values, table = inner[0].get("Output", []), plan["Relation Name"]
-        for number, name in connection.execute(REQUIRED, {"schema": plan["Schema"], "table": table}):
+        for number, name in run_own(connection, REQUIRED, schema=plan["Schema"], table=table):
             if number <= len(values) and values[number - 1].startswith("NULL::"):
                 yield f'null value in column "{name}" of relation "{table}" violates not-null constraint'
     for each in inner:

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import URL, Connection
 
 from pipestate.database import connections as db
-from pipestate.database.connections import choose, engine_of
+from pipestate.database.connections import choose, engine_of, run_own
 from pipestate.database.queries import named_query
 from pipestate.ledger.drift import read_definitions
 
@@ -47,7 +47,7 @@ def read_contents(url: URL) -> Contents:
         positions: dict[str, tuple[int, int]] = {}
         if not engine_of(url).IS_FILE:
             definitions |= {str(name): str(detail) for name, detail in _rows(connection, DETAILS)}
-            positions = {name: (value, step) for name, value, step in _rows(connection, POSITIONS)}
+            positions = {name: (value, step) for name, value, step in run_own(connection, POSITIONS)}
     versions = tuple(_version_tables(definitions))
     return Contents(
         {
@@ -111,7 +111,7 @@ def short(definition: str) -> str:
 
 
 def _on_postgresql(connection: Connection) -> Iterator[tuple[str, Digest]]:
-    for quoted, name, columns in _rows(connection, COLUMNS):
+    for quoted, name, columns in run_own(connection, COLUMNS):
         row = f"hashtextextended(ROW({columns})::text, 0)::numeric" if columns else "0"
         query = f"SELECT count(*), coalesce(sum({row}), 0)::text FROM ONLY {quoted}"
         ((count, total),) = _rows(connection, query)

@@ -9,7 +9,7 @@ from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sqlalchemy import URL, text
+from sqlalchemy import URL
 
 from pipestate.core.errors import ConfigError, PipestateError
 from pipestate.database import connections as db
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pipestate.ledger.record import Rehearsed  # other rehearsals do not load it
     from pipestate.rehearse.contents import Contents  # nor this
 
-FIGURES = text(named_query("rehearse", "production_figures"))
+FIGURES = named_query("rehearse", "production_figures")
 Say = Callable[[str], None]
 
 
@@ -277,7 +277,7 @@ def read_figures(production: URL, tables: Sequence[Table]) -> dict[str, tuple[in
     Rows are the planner's. A table that was never analysed has at least one row, by its size and the clone's density.
     """
     with db.reader(production) as connection:
-        found = connection.execute(FIGURES, {"names": [table.quoted for table in tables]}).all()
+        found = db.run_own(connection, FIGURES, names=[table.quoted for table in tables])
     known = {row.name: row for row in found}
     return {
         table.name: (

@@ -20,6 +20,7 @@ from psycopg2.extensions import POLL_OK, POLL_READ, POLL_WRITE
 from sqlalchemy import URL
 
 from pipestate.core.errors import Unreachable
+from pipestate.database.postgresql import OWN_PATH
 from pipestate.database.queries import named_query
 from pipestate.database.urls import shown, without_secrets
 from pipestate.rehearse.child_process import Trace
@@ -77,6 +78,11 @@ class PolledConnection:
             self.send(message)
             self._wait()
             return self.rows()
+
+    def prepare(self, statement: str) -> None:
+        """Prepare a query of ours: no object of the project can answer it."""
+        self.query(f"SET search_path = {OWN_PATH}")
+        self.query(statement)
 
     def refusal(self, message: str) -> str | None:
         """Send a message; return the server's error, or None."""
@@ -227,7 +233,7 @@ class Watcher:
         readable = table.rows > 0 and line.refusal(sample) is None  # the probes report the reason
         places = ",".join(f'"{place}"' for (place,) in line.rows()) if readable else ""
         if places:
-            line.query(named_query("rehearse", "prepare_rows", table=table.quoted, places=places))
+            line.prepare(named_query("rehearse", "prepare_rows", table=table.quoted, places=places))
             self.rows[table.oid] = RepeatedMessage(
                 line,
                 "EXECUTE pipestate_rows",
@@ -250,7 +256,7 @@ class Watcher:
     def _sampler(self) -> RepeatedMessage:
         line = self._line()
         ours = ", ".join(str(each.pid) for each in self.lines)
-        line.query(named_query("rehearse", "prepare_locks", ours=ours))
+        line.prepare(named_query("rehearse", "prepare_locks", ours=ours))
         return RepeatedMessage(line, "EXECUTE pipestate_locks", SAMPLE_S, self._take_locks)
 
     def _take_locks(self, rows: Rows, sent: float, now: float) -> None:

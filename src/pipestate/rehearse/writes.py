@@ -10,16 +10,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import URL, Connection, text
+from sqlalchemy import URL, Connection
 from sqlalchemy.exc import DBAPIError
 
-from pipestate.database.connections import autocommit, send
+from pipestate.database.connections import autocommit, run_own, send
 from pipestate.database.drivers import message, sqlstate
 from pipestate.database.queries import named_query
 from pipestate.rehearse.clone import Table
 from pipestate.rehearse.copying.snapshot import quoted
 
-RELATIONS = text(named_query("rehearse", "written_tables"))
+RELATIONS = named_query("rehearse", "written_tables")
 ACTS = ("UPDATE", "INSERT", "DELETE")
 LONGEST = "SET LOCAL statement_timeout = '10s'; SET LOCAL lock_timeout = '5s'"
 # Another row has the key, or refers to it: earlier triggers and rules have run.
@@ -55,7 +55,7 @@ class Sample:
 
 def read_relations(connection: Connection) -> dict[str, WrittenTable]:
     """Read the writable tables and views, by their name in SQL."""
-    return {row.quoted: WrittenTable(**row._mapping) for row in connection.execute(RELATIONS)}
+    return {row.quoted: WrittenTable(**row._mapping) for row in run_own(connection, RELATIONS)}
 
 
 def sample_row(connection: Connection, name: str, table: WrittenTable) -> Sample | None:

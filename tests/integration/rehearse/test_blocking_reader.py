@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL, text
+from sqlalchemy import URL
 
 from attacks.project import lay_out
 from pipestate.rehearse import blocking_reader
@@ -81,7 +81,7 @@ def test_a_large_clone_is_not_copied(pg: Database, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_copy_without_the_settings_is_none(pg: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SETTINGS", text("SELECT 'ALTER DATABASE ' || :name || ' SET no_such TO 1'"))
+    monkeypatch.setattr(module, "SETTINGS", "SELECT 'ALTER DATABASE ' || :name || ' SET no_such TO 1'")
     with scratch_copy(pg.url) as copy:
         assert copy[0] is None
         assert "the clone could not be copied: unrecognized configuration parameter" in str(copy[1])
@@ -92,7 +92,7 @@ def test_a_session_that_is_ended_before_the_settings_leaves_no_copy(
     pg: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = "SELECT pg_terminate_backend(pg_backend_pid())::text || :name"
-    monkeypatch.setattr(module, "SETTINGS", text(ended))
+    monkeypatch.setattr(module, "SETTINGS", ended)
     with scratch_copy(pg.url) as copy:
         assert copy[0] is None
         assert "terminating connection due to administrator command" in str(copy[1])
@@ -108,7 +108,7 @@ def test_whatever_happens_before_the_settings_leaves_no_copy(
         assert len(copies_of(pg)) == 1
         raise SystemExit(143)
 
-    monkeypatch.setattr(module, "SETTINGS", text("SELECT 'a setting of ' || :name"))
+    monkeypatch.setattr(module, "SETTINGS", "SELECT 'a setting of ' || :name")
     monkeypatch.setattr("pipestate.database.connections.send", stop)
     with pytest.raises(SystemExit), scratch_copy(pg.url):
         pass

@@ -13,6 +13,7 @@ from alembic import op
 from sqlalchemy.exc import DBAPIError
 
 from pipestate.core.errors import OWN_SQLSTATE
+from pipestate.database.connections import run_own
 from pipestate.database.drivers import sqlstate
 from pipestate.ledger.functions import Routine, require_functions, require_version, routines
 from pipestate.ledger.state import require_trusted
@@ -52,13 +53,14 @@ def execute_steps(
     sql.execute_each(f"{steps} WHERE step LIKE '{only}%'" if only else steps, has_where=bool(only))
 
 
-def refuse_when(condition: str, message: str, found: str | None = None) -> None:
-    """Stop with the message if the condition holds; `{found}` in it is the value of that SQL expression."""
-    if found is None:
-        call("refuse_if", condition, message)
-    else:
-        query = f"SELECT {found} WHERE {condition}"
-        call("refuse_found", query, message.replace("%", "%%").replace("{found}", "%s"))
+def refuse_when(condition: str, message: str) -> None:
+    """Stop with the message if the condition holds."""
+    call("refuse_if", condition, message)
+
+
+def refuse_found(query: str, message: str) -> None:
+    """Stop with the message if the query finds a text, which replaces `{found}` in it."""
+    call("refuse_found", query, message.replace("%", "%%").replace("{found}", "%s"))
 
 
 def run_when(condition: str, *statements: str) -> None:
@@ -183,24 +185,30 @@ def _present(needed: Sequence[Routine]) -> set[str]:
             names = frozenset()
         run.written_functions = (run.revision, names | {routine.name for routine in needed})
         return set(names)
-    query = "SELECT proname FROM pg_catalog.pg_proc WHERE pronamespace = pg_catalog.pg_my_temp_schema()"
-    return set(op.get_bind().exec_driver_sql(query).scalars())
+    query = "SELECT proname FROM pg_proc WHERE pronamespace = pg_my_temp_schema()"
+    return {name for (name,) in run_own(op.get_bind(), query)}
 
 
 def _needed(statement: str) -> list[Routine]:
-    """List the helpers that a statement calls, directly or indirectly."""
+    """List the helpers that a statement calls, directly or indirectly: each after those that it calls."""
     every = _helpers()
-    found: dict[str, Routine] = {}
-    texts = [statement]
-    while texts:
-        for name in re.findall(rf"\b{HOME}\.(\w+)\(", texts.pop()):
-            if name in every and name not in found:
-                found[name] = every[name]
-                texts.append(every[name].statement)
-    return [found[name] for name in every if name in found]
+    seen: set[str] = set()
+    found: list[Routine] = []
+
+    def add(text: str) -> None:
+        for name in re.findall(rf"\b{HOME}\.(\w+)\(", text):
+            if name in every and name not in seen:
+                seen.add(name)
+                add(every[name].statement)
+                found.append(every[name])
+
+    add(statement)
+    return found
 
 
 def _in_session(text: str) -> str:
+    """Write the same text for functions of the session, whose defaults are read on the project's path."""
+    text = text.replace("DEFAULT current_setting(", "DEFAULT pg_catalog.current_setting(")
     return re.sub(rf"\b{HOME}\.({'|'.join(_helpers())})\(", rf"{SESSION_HOME}.\1(", text)
 
 

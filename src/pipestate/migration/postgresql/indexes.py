@@ -3,9 +3,9 @@
 from contextlib import suppress
 
 from alembic import op
-from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
+from pipestate.database.connections import run_own
 from pipestate.database.drivers import sqlstate
 from pipestate.migration import sql
 from pipestate.migration.adoption import Index
@@ -16,9 +16,9 @@ from pipestate.migration.postgresql.session import SESSION_LOCK_TIMEOUT, lock_ta
 BUILD_PATIENCE = "10min"
 
 # CREATE INDEX CONCURRENTLY waits for every transaction that is older than it.
-OLDEST_TRANSACTION = text(
+OLDEST_TRANSACTION = (
     "SELECT format('pid %s (%s), in a transaction since %s: %s', pid, application_name, "
-    "xact_start::timestamptz(0), left(query, 200)) FROM pg_catalog.pg_stat_activity "
+    "xact_start::timestamptz(0), left(query, 200)) FROM pg_stat_activity "
     "WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid() ORDER BY xact_start LIMIT 1"
 )
 
@@ -38,7 +38,7 @@ def create_index(*indexes: Index) -> None:
             by_partition["has_partition_steps"] = True
         calls.call("prepare_index", *_wanted(index), **_options(index), **by_partition, **calls.registered())
     for index in indexes:
-        if index.partitions if sql.is_offline() else sql.is_true(is_partitioned(index.table)):
+        if index.partitions if sql.is_offline() else sql.is_true(calls.at_home(is_partitioned(index.table))):
             _build_by_partition(index)
     with sql.autocommit():
         sql.emit(f"SET lock_timeout = '{BUILD_PATIENCE}'")
@@ -75,12 +75,11 @@ def _build(index: Index) -> None:
 
 
 def _build_by_partition(index: Index) -> None:
-    own = f"SELECT FROM pg_catalog.pg_index WHERE indexrelid = {sql.regclass(index.full_name)}"
-    needed = f"{is_partitioned(index.table)} AND NOT EXISTS ({own} AND indisvalid AND indisready)"
+    needed = calls.function("is_partitioned", sql.name(index.table), index.name)
     prepare_index(index, needed)
     with sql.autocommit():
         sql.emit(f"SET lock_timeout = '{BUILD_PATIENCE}'")
-        build_indexes(index, needed)
+        build_indexes(index)
         sql.emit(f"SET lock_timeout = '{SESSION_LOCK_TIMEOUT}'")
     lock_tables(index.table, when=needed)
     calls.call("attach_partition_indexes", sql.name(index.table), index.name)
@@ -94,10 +93,10 @@ def drop_index(*names: str) -> None:
 def _who_was_in_the_way(error: DBAPIError, index: Index) -> Exception:
     if sqlstate(error) != "55P03":
         return error
-    oldest = op.get_bind().scalar(OLDEST_TRANSACTION)
+    oldest = run_own(op.get_bind(), OLDEST_TRANSACTION)
     return MigrationError(
         f"building index {index.name} waited {BUILD_PATIENCE} for an older transaction"
-        f"{f' ({oldest})' if oldest else ''}; end it or wait for it, then run the same again: "
+        f"{f' ({oldest[0][0]})' if oldest else ''}; end it or wait for it, then run the same again: "
         "the half-built index is rebuilt"
     )
 
@@ -110,7 +109,7 @@ def _who_was_in_the_way(error: DBAPIError, index: Index) -> Exception:
 
 def is_partitioned(table: str) -> str:
     """Render the SQL condition that the table is partitioned."""
-    return f"EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = {sql.regclass(table)} AND relkind = 'p')"
+    return calls.function("is_partitioned", sql.name(table))
 
 
 def no_steps_for_partitions(table: str) -> str:
@@ -128,66 +127,23 @@ def prepare_index(index: Index, needed: str) -> None:
     calls.call("prepare_partitioned_index", sql.name(index.table), index.name, create, index.definition())
 
 
-def build_indexes(index: Index, needed: str) -> None:
+def build_indexes(index: Index) -> None:
     """Build the missing index of each partition concurrently; drop half-built ones first."""
     create = "CREATE UNIQUE INDEX" if index.unique else "CREATE INDEX"
-    sql.execute_each(
-        f"SELECT format('DROP INDEX CONCURRENTLY %s', x.indexrelid::regclass) FROM {_leaves(index)} "
-        "JOIN pg_catalog.pg_index x ON x.indexrelid = leaf.own WHERE NOT (x.indisvalid AND x.indisready) "
-        f"AND {needed}"
-    )
-    sql.execute_each(
-        f"SELECT format('{create} CONCURRENTLY %I ON %s %s', leaf.index_name, leaf.relid::regclass, "
-        f"{sql.literal(index.definition())}) FROM {_leaves(index)} "
-        f"WHERE leaf.own IS NULL AND NOT leaf.attached AND {needed}"
-    )
-    sql.break_off_unless(
-        f"NOT ({needed}) OR NOT EXISTS (SELECT FROM {_leaves(index)} WHERE NOT leaf.attached AND "
-        "NOT EXISTS (SELECT FROM pg_catalog.pg_index x WHERE x.indexrelid = leaf.own AND x.indisvalid))"
-    )
+    wanted = (sql.name(index.table), index.name, create, index.definition())
+    calls.execute_steps("partition_index_steps", wanted, {})
+    left = calls.function("partition_index_steps", *wanted)
+    sql.break_off_unless(calls.at_home(f"NOT EXISTS (SELECT FROM {left})"))
 
 
 def add_to_partitions(table: str, name: str, definition: str, needed: str) -> None:
     """Add a foreign key to each partition that lacks it, NOT VALID. The caller holds the lock."""
-    add = f"ALTER TABLE %s ADD CONSTRAINT {sql.name(name)} {definition} NOT VALID"
-    sql.do(
-        f"""  IF NOT ({needed}) THEN RETURN; END IF;
-  FOR leaf IN SELECT relid::regclass FROM pg_catalog.pg_partition_tree({sql.regclass(table)}) WHERE isleaf
-  LOOP
-    CONTINUE WHEN EXISTS (
-      SELECT FROM pg_catalog.pg_constraint WHERE conrelid = leaf AND conname = {sql.literal(name)});
-    EXECUTE format({sql.literal(add)}, leaf);
-  END LOOP;""",
-        "  leaf regclass;",
-        why=f"{name} of each partition of {table}",
-    )
+    calls.call("add_to_partitions", sql.name(table), name, definition, needed)
 
 
 def validate_partitions(table: str, name: str, needed: str) -> None:
     """Validate the foreign key in each partition, without blocking writers."""
-    unvalidated = (
-        f"FROM pg_catalog.pg_partition_tree({sql.regclass(table)}) t JOIN pg_catalog.pg_constraint k ON "
-        f"k.conrelid = t.relid WHERE t.isleaf AND k.conname = {sql.literal(name)} AND NOT k.convalidated AND "
-        f"{needed}"
-    )
-    sql.execute_each(
-        f"SELECT format('ALTER TABLE %s VALIDATE CONSTRAINT %I', t.relid::regclass, k.conname) {unvalidated}"
-    )
-    sql.break_off_unless(f"NOT EXISTS (SELECT {unvalidated})")
-
-
-def _leaves(index: Index) -> str:
-    """Render the partitions that hold rows, with the name of their index; `own` is the index of that name."""
-    whole = f"c.relname || {sql.literal(f'_{index.name}')}"
-    named = f"CASE WHEN octet_length({whole}) <= 63 THEN {whole} ELSE 'part_' || md5({whole}) END"
-    attached = (
-        f"EXISTS (SELECT FROM pg_catalog.pg_partition_tree({sql.regclass(index.full_name)}) i JOIN "
-        "pg_catalog.pg_index x ON x.indexrelid = i.relid WHERE x.indrelid = t.relid)"
-    )
-    return (
-        "(SELECT t.relid, n.index_name, to_regclass(format('%I.%I', s.nspname, n.index_name)) AS own, "
-        f"{attached} AS attached FROM pg_catalog.pg_partition_tree({sql.regclass(index.table)}) t "
-        "JOIN pg_catalog.pg_class c ON c.oid = t.relid JOIN pg_catalog.pg_namespace s ON s.oid = "
-        f"c.relnamespace CROSS JOIN LATERAL (SELECT {named} AS index_name) n WHERE t.isleaf AND c.relkind = "
-        "'r') AS leaf"
-    )
+    wanted = (sql.name(table), name, needed)
+    calls.execute_steps("partition_key_steps", wanted, {})
+    left = calls.function("partition_key_steps", *wanted)
+    sql.break_off_unless(calls.at_home(f"NOT EXISTS (SELECT FROM {left})"))

@@ -60,18 +60,18 @@ LOCK_KEY = (0x70697065, 0x73746174)
 SESSION_LOCK_TIMEOUT = "60s"
 MIGRATION_PATIENCE_S = 600.0
 
-HOLDER = text(
-    "SELECT l.pid, to_char(a.backend_start, 'HH24:MI:SS') AS since FROM pg_catalog.pg_locks l "
-    "LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid "
+HOLDER = (
+    "SELECT l.pid, to_char(a.backend_start, 'HH24:MI:SS') AS since FROM pg_locks l "
+    "LEFT JOIN pg_stat_activity a ON a.pid = l.pid "
     "WHERE l.locktype = 'advisory' AND l.classid = :a AND l.objid = :b AND l.objsubid = 2 AND l.granted "
-    "AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())"
+    "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 )
-_IS_HELD = text(
-    "SELECT EXISTS (SELECT FROM pg_catalog.pg_locks WHERE pid = pg_catalog.pg_backend_pid() AND locktype = "
+_IS_HELD = (
+    "SELECT EXISTS (SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = "
     "'advisory' AND classid = :a AND objid = :b AND objsubid = 2 AND granted)"
 )
 # The schema that is migrated as a tenant of a fleet: `environment.tenant_schema` sets it for the session.
-TENANT = text("SELECT nullif(pg_catalog.current_setting('pipestate.tenant', true), '')")
+TENANT = text("SELECT nullif(current_setting('pipestate.tenant', true), '')")
 
 
 def lock_tables(
@@ -163,8 +163,8 @@ def one_migration_at_a_time(
     give_up_at = time.monotonic() + patience_s
     said = False
     while (taken := _take(connection, locks, of_transaction=of_transaction)) is not None:
-        holder = connection.execute(HOLDER, taken).first()
-        who = f"pid {holder.pid}, since {holder.since or 'just now'}" if holder else "just ending"
+        holders = run_own(connection, HOLDER, **taken)
+        who = f"pid {holders[0].pid}, since {holders[0].since or 'just now'}" if holders else "just ending"
         if time.monotonic() >= give_up_at:
             raise MigrationError(
                 f"another migration is still running after {patience_s:g} s ({who}); "
@@ -220,7 +220,7 @@ def assert_lock(connection: Connection) -> None:
     behind, and CONCURRENTLY cannot work.
     """
     key = {"a": LOCK_KEY[0], "b": LOCK_KEY[1]}
-    if not connection.scalar(_IS_HELD, key):
+    if not run_own(connection, _IS_HELD, **key)[0][0]:
         raise MigrationError(
             "the migration lock was lost: the server session changed under the connection. "
             "Connect to PostgreSQL itself, or to a pooler in session mode, and run the same again"

@@ -40,10 +40,7 @@ def refuse_state(
 ) -> None:
     """Refuse a database if the table has all `having` columns, no `lacking` column, and `gone` is absent."""
     calls.refuse_when(
-        f"{sql.regclass(gone)} IS NULL AND (SELECT count(*) FILTER (WHERE attname IN "
-        f"({sql.literals(having)})) = {len(having)} AND count(*) FILTER (WHERE attname IN "
-        f"({sql.literals(lacking)})) = 0 FROM pg_catalog.pg_attribute WHERE attrelid = {sql.regclass(table)} "
-        "AND NOT attisdropped)",
+        f"{sql.regclass(gone)} IS NULL AND {calls.function('has_columns', sql.name(table), having, lacking)}",
         message,
     )
 
@@ -179,10 +176,7 @@ def require_not_null(table: str, key: str, repairs: Mapping[str, str]) -> None:
 
 def set_default(table: str, column: str, expression: str) -> None:
     """Give a nullable column of an adopted table a default, so that its writers keep working."""
-    needs_one = (
-        f"EXISTS (SELECT FROM pg_catalog.pg_attribute WHERE attrelid = {sql.regclass(table)} "
-        f"AND attname = {sql.literal(column)} AND NOT atthasdef AND NOT attnotnull)"
-    )
+    needs_one = calls.function("lacks_default", sql.name(table), column)
     lock_tables(table, when=needs_one)
     calls.run_when(
         needs_one, f"ALTER TABLE {sql.name(table)} ALTER COLUMN {sql.name(column)} SET DEFAULT {expression}"
@@ -229,18 +223,16 @@ def add_foreign_key(
         f"point at no row of {target} ({column})",
         when=missing,
     )
-    calls.refuse_when(
-        f"k.conrelid = {sql.regclass(table)} AND k.contype = 'f' AND k.conname = {sql.literal(name)} "
-        f"AND (k.confrelid <> {sql.regclass(target)} OR k.confdeltype <> '{action}')",
+    calls.refuse_found(
+        f"SELECT {calls.function('other_foreign_key', sql.name(table), name, sql.name(target), action)}",
         f"foreign key {name} on {table} exists with another definition: {{found}}; wanted: "
         f"({column}) to {target}({target_column}) on delete {on_delete.lower()}. Drop it, then run the same "
         "again",
-        "pg_get_constraintdef(k.oid) FROM pg_catalog.pg_constraint k",
     )
     definition = f"FOREIGN KEY ({child}) REFERENCES {sql.name(target)} ({parent}) ON DELETE {on_delete}"
     if sql.is_offline() and not partitions:
         calls.refuse_when(f"{missing} AND {is_partitioned(table)}", no_steps_for_partitions(table))
-    elif sql.is_offline() or sql.is_true(is_partitioned(table)):
+    elif sql.is_offline() or sql.is_true(calls.at_home(is_partitioned(table))):
         _add_by_partition(table, name, definition, target, f"{missing} AND {is_partitioned(table)}")
     lock_tables(table, target, when=missing)
     _add(table, name, f"{definition} NOT VALID", missing)
@@ -249,7 +241,6 @@ def add_foreign_key(
 
 def _add_by_partition(table: str, name: str, definition: str, target: str, needed: str) -> None:
     """Add the foreign key to each partition, validate it there, then let the table adopt them."""
-    needed = calls.at_home(needed)
     lock_tables(table, target, when=needed)
     add_to_partitions(table, name, definition, needed)
     with sql.autocommit():

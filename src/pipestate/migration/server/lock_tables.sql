@@ -1,10 +1,12 @@
 -- Lock tables until the end of the transaction without stopping the traffic: request all of them with a short timeout,
 -- give everything back where one is not available, pause, request again; when patience ends, say who holds it.
 CREATE OR REPLACE PROCEDURE pipestate.lock_relations(
-  the_tables regclass[], the_names text, the_mode text, the_timeout_ms integer, the_patience_s double precision)
+  the_tables regclass[], the_timeout_ms integer, the_patience_s double precision, path text,
+  the_mode text DEFAULT 'ACCESS EXCLUSIVE')
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   targets text := (SELECT string_agg(DISTINCT one::text, ', ' ORDER BY one::text) FROM unnest(the_tables) AS one);
+  names text := (SELECT string_agg(DISTINCT pipestate.spelled(one, path), ', ') FROM unnest(the_tables) AS one);
   holders text;
   pause double precision := 0.05;
   tell_at timestamptz := clock_timestamp() + interval '2 seconds';
@@ -42,10 +44,10 @@ BEGIN
     IF clock_timestamp() >= give_up_at THEN
       RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
         'could not lock %s within %s s: %s; end that transaction or wait for it, then run the same again',
-        the_names, the_patience_s, coalesce(holders, 'the session that held it has ended'));
+        names, the_patience_s, coalesce(holders, 'the session that held it has ended'));
     END IF;
     IF clock_timestamp() >= tell_at THEN
-      RAISE WARNING 'still waiting for a lock on %: %', the_names, coalesce(holders, 'the session that held it has ended');
+      RAISE WARNING 'still waiting for a lock on %: %', names, coalesce(holders, 'the session that held it has ended');
       tell_at := 'infinity';
     END IF;
     PERFORM pg_sleep(pause * (0.5 + random()));
@@ -57,28 +59,24 @@ $$;
 -- The same for those of these tables that exist, and those whose names the query returns; where the condition holds.
 CREATE OR REPLACE PROCEDURE pipestate.lock_tables(
   the_tables text[], the_mode text DEFAULT 'ACCESS EXCLUSIVE', the_condition text DEFAULT 'true', the_query text DEFAULT NULL,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
-LANGUAGE plpgsql AS $$
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   more text[];
   relations regclass[];
-  names text;  -- as the caller would write them
 BEGIN
-  IF NOT pipestate.holds(the_condition) THEN RETURN; END IF;
+  IF NOT pipestate.is_true(the_condition, path) THEN RETURN; END IF;
   IF the_query IS NOT NULL THEN
-    EXECUTE pg_catalog.format('SELECT pg_catalog.array_agg(wanted.t::text) FROM (%s) AS wanted (t)', the_query) INTO more;
+    more := pipestate.value_of(format('SELECT ARRAY(%s)', the_query), path);
   END IF;
-  relations := ARRAY(SELECT pg_catalog.to_regclass(t) FROM pg_catalog.unnest(pg_catalog.array_cat(the_tables, more)) AS t
-                     WHERE pg_catalog.to_regclass(t) IS NOT NULL);
-  names := (SELECT pg_catalog.string_agg(DISTINCT one::text, ', ' ORDER BY one::text) FROM pg_catalog.unnest(relations) AS one);
-  CALL pipestate.lock_relations(relations, names, the_mode, the_timeout_ms, the_patience_s);
+  relations := ARRAY(SELECT pipestate.resolve(t, path) FROM unnest(the_tables || more) AS t);
+  CALL pipestate.lock_relations(relations, the_timeout_ms, the_patience_s, path, the_mode);
 END $$;
 
--- Name the tables that a table's foreign keys point at: whoever drops those locks them, too.
-CREATE OR REPLACE FUNCTION pipestate.parents(the_table text) RETURNS text[]
-LANGUAGE sql AS $$
-  SELECT pg_catalog.array_agg(k.confrelid::pg_catalog.regclass::text) FROM pg_catalog.pg_constraint k
-   WHERE k.conrelid = pg_catalog.to_regclass(the_table)::oid AND k.contype = 'f'
+-- The tables that a table's foreign keys point at: whoever drops those locks them, too.
+CREATE OR REPLACE FUNCTION pipestate.parents(relation regclass) RETURNS regclass[]
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+  SELECT ARRAY(SELECT confrelid::regclass FROM pg_constraint WHERE conrelid = relation AND contype = 'f')
 $$;
 
 -- Name the tables that a restore locks: those of a soft drop in that state, and those that its foreign keys point at.

@@ -350,69 +350,74 @@ BEGIN
 END
 $$;
 
--- Run what was prepared, a few pages of the table at a time and each in a transaction of its own; or at once, in this one.
--- One read of the table says whether there are rows to fill.
-CREATE OR REPLACE PROCEDURE pipestate.fill(commits boolean)
+-- List the parts of tables that are to be filled: 16 pages, or all of a table. One read of it says whether there are rows to fill.
+CREATE OR REPLACE FUNCTION pipestate.parts_to_fill(commits boolean, path text)
+RETURNS TABLE (work jsonb, member regclass, part bigint, is_first boolean)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  parts bigint[];
+BEGIN
+  FOR work, member IN
+    SELECT w, m FROM jsonb_array_elements(coalesce(nullif(current_setting('pipestate.fill', true), ''), '[]')::jsonb) AS w,
+      pipestate.family((w ->> 'relation')::regclass) AS m JOIN pg_class c ON c.oid = m WHERE c.relkind = 'r'
+  LOOP
+    PERFORM set_config('row_security', 'off', true);  -- a policy would hide rows
+    parts := '{}';
+    IF NOT work ? 'found' THEN
+      parts := ARRAY(SELECT generate_series(0, pg_relation_size(member) / current_setting('block_size')::bigint / 16));
+    -- The server may use several processes for this read. Only if a row is found, another read lists the pages.
+    ELSIF pipestate.value_of(format('SELECT bool_or(%s) FROM ONLY %s AS s', work ->> 'found', member), path)::boolean THEN
+      parts := pipestate.value_of(format('SELECT ARRAY(SELECT DISTINCT (s.ctid::text::point)[0]::bigint / 16 FROM ONLY %s AS s WHERE %s)',
+        member, work ->> 'found'), path);
+    END IF;
+    RETURN QUERY SELECT work, member, p.number, p.place = 1
+      FROM unnest(CASE WHEN commits THEN parts ELSE parts[1:1] END) WITH ORDINALITY AS p (number, place);
+  END LOOP;
+END
+$$;
+
+-- Fill one part: triggers of the application must not take this for a change of their own.
+CREATE OR REPLACE PROCEDURE pipestate.fill_part(
+  work jsonb, member regclass, part bigint, is_first boolean, commits boolean, path text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  is_silent boolean := true;
+  loud text;
+  within text := CASE WHEN NOT commits THEN 'true'
+    WHEN current_setting('server_version_num')::integer >= 140000
+      THEN format('s.ctid >= ''(%s,0)'' AND s.ctid < ''(%s,0)''', part * 16, part * 16 + 16)
+    ELSE format('s.ctid = ANY (%L::tid[])', ARRAY(SELECT format('(%s,%s)', page, line)
+      FROM generate_series(part * 16, part * 16 + 15) AS page, generate_series(1, 291) AS line)) END;
+BEGIN
+  PERFORM set_config('row_security', 'off', true);
+  BEGIN
+    PERFORM set_config('session_replication_role', 'replica', true);
+  EXCEPTION WHEN insufficient_privilege THEN
+    is_silent := false;
+    SELECT string_agg(t.tgname, ', ') INTO loud FROM pg_trigger t
+     WHERE is_first AND t.tgrelid = member AND NOT t.tgisinternal AND t.tgenabled <> 'D'
+       AND t.tgtype & 16 > 0 AND t.tgname NOT LIKE 'zzz\_pipestate\_%';
+    IF loud IS NOT NULL THEN
+      PERFORM pipestate.warn(format('triggers of %s run for every row that is filled: %s. If one sets the time '
+        'of the last change, unchanged rows look modified; a superuser can restore without them', pipestate.spelled(member, path), loud));
+    END IF;
+  END;
+  PERFORM pipestate.execute(concat(work ->> 'head', member, work ->> 'middle', within, work ->> 'tail'), path);
+  IF is_silent AND NOT commits THEN
+    PERFORM set_config('session_replication_role', 'origin', true);
+  END IF;
+END
+$$;
+
+-- Run what was prepared, each part in a transaction of its own; or at once, in this one.
+CREATE OR REPLACE PROCEDURE pipestate.fill(commits boolean, path text DEFAULT current_setting('search_path'))
 LANGUAGE plpgsql AS $$
 DECLARE
-  pages CONSTANT bigint := 16;
-  works jsonb := coalesce(nullif(pg_catalog.current_setting('pipestate.fill', true), ''), '[]')::jsonb;
-  work jsonb;
-  members text[];
-  member text;
-  parts bigint[];
-  part bigint;
-  touched boolean;
-  within text;
-  loud text;
+  todo record;
 BEGIN
-  FOR work IN SELECT pg_catalog.jsonb_array_elements(works) LOOP
-    members := ARRAY(SELECT m::text FROM pipestate.family((work ->> 'relation')::pg_catalog.regclass) AS m
-                      JOIN pg_catalog.pg_class c ON c.oid = m WHERE c.relkind = 'r');
-    FOREACH member IN ARRAY members LOOP
-      PERFORM pg_catalog.set_config('row_security', 'off', true);  -- a policy would hide rows
-      loud := NULL;
-      IF work ? 'found' THEN
-        -- The server may use several processes for this read. Only if a row is found, another read lists the pages.
-        EXECUTE pg_catalog.format('SELECT bool_or(%s) FROM ONLY %s AS s', work ->> 'found', member) INTO touched;
-        parts := NULL;
-        IF touched THEN
-          EXECUTE pg_catalog.format('SELECT array_agg(part) FROM (SELECT DISTINCT (s.ctid::text::point)[0]::bigint / %s AS part '
-            'FROM ONLY %s AS s WHERE %s) AS found', pages, member, work ->> 'found') INTO parts;
-        END IF;
-      ELSE
-        parts := ARRAY(SELECT pg_catalog.generate_series(0, pg_catalog.pg_relation_size(member::pg_catalog.regclass)
-                         / pg_catalog.current_setting('block_size')::bigint / pages));
-      END IF;
-      FOREACH part IN ARRAY CASE WHEN commits THEN coalesce(parts, '{}') ELSE coalesce(parts[1:1], '{}') END LOOP
-        PERFORM pg_catalog.set_config('row_security', 'off', true);
-        BEGIN  -- triggers of the application must not take this for a change of their own
-          PERFORM pg_catalog.set_config('session_replication_role', 'replica', true);
-        EXCEPTION WHEN insufficient_privilege THEN
-          IF loud IS NULL THEN
-            SELECT coalesce(pg_catalog.string_agg(t.tgname::text, ', '), '') INTO loud FROM pg_catalog.pg_trigger t
-             WHERE t.tgrelid = member::pg_catalog.regclass AND NOT t.tgisinternal AND t.tgenabled <> 'D'
-               AND t.tgtype & 16 > 0 AND t.tgname NOT LIKE 'zzz\_pipestate\_%';
-            IF loud <> '' THEN
-              PERFORM pipestate.warn(pg_catalog.format('triggers of %s run for every row that is filled: %s. If one sets the time '
-                'of the last change, unchanged rows look modified; a superuser can restore without them', member, loud));
-            END IF;
-          END IF;
-        END;
-        within := CASE WHEN NOT commits THEN 'true'
-          WHEN pg_catalog.current_setting('server_version_num')::integer >= 140000
-            THEN pg_catalog.format('s.ctid >= ''(%s,0)'' AND s.ctid < ''(%s,0)''', part * pages, (part + 1) * pages)
-          ELSE pg_catalog.format('s.ctid = ANY (ARRAY(SELECT pg_catalog.format(''(%%s,%%s)'', page, line)::tid FROM '
-            'pg_catalog.generate_series(%s, %s) AS page, pg_catalog.generate_series(1, 291) AS line))',
-            part * pages, (part + 1) * pages - 1) END;
-        EXECUTE (work ->> 'head') || member || (work ->> 'middle') || within || (work ->> 'tail');
-        IF commits THEN
-          COMMIT;
-        ELSIF loud IS NULL THEN
-          PERFORM pg_catalog.set_config('session_replication_role', 'origin', true);
-        END IF;
-      END LOOP;
-    END LOOP;
+  FOR todo IN SELECT * FROM pipestate.parts_to_fill(commits, path) LOOP
+    CALL pipestate.fill_part(todo.work, todo.member, todo.part, todo.is_first, commits, path);
+    IF commits THEN COMMIT; END IF;
   END LOOP;
 END
 $$;
@@ -719,36 +724,44 @@ BEGIN
 END
 $$;
 
+-- The schemas of a search_path that exist, in its order.
+CREATE OR REPLACE FUNCTION pipestate.schemas_of(path text) RETURNS text[]
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+  PERFORM set_config('search_path', path, true);
+  RETURN pg_catalog.current_schemas(false);
+END $$;
+
 -- Restore the columns that a downgrade has hidden; nothing happens where there are none.
 CREATE OR REPLACE PROCEDURE pipestate.bring_back_columns(
-  the_table text, the_revision text, the_timeout_ms integer, the_patience_s double precision)
-LANGUAGE plpgsql AS $$
+  the_table text, the_revision text, the_timeout_ms integer, the_patience_s double precision, path text)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  path CONSTANT text[] := pg_catalog.current_schemas(false)::text[];
-  tables CONSTANT text[] := ARRAY(SELECT pipestate.restored_with(the_revision, 'columns', the_table, path, 'hidden'));
+  schemas CONSTANT text[] := pipestate.schemas_of(path);
+  tables CONSTANT regclass[] := ARRAY(SELECT to_regclass(t) FROM pipestate.restored_with(the_revision, 'columns', the_table, schemas, 'hidden') AS t);
   entry pipestate.soft_drop;
   again text;
   name text;
 BEGIN
-  SELECT * INTO entry FROM pipestate.soft_dropped(the_revision, 'columns', the_table, path);
+  SELECT * INTO entry FROM pipestate.soft_dropped(the_revision, 'columns', the_table, schemas);
   IF entry.id IS NULL THEN RETURN; END IF;
-  CALL pipestate.lock_tables(tables, the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
-  SELECT pg_catalog.string_agg(a.attname::text, ', ') INTO again FROM pg_catalog.pg_attribute a
-    JOIN pg_catalog.jsonb_array_elements(entry.columns) AS each ON a.attname::text = each ->> 'name'
-   WHERE a.attrelid = pipestate.hidden_relation(entry)::oid AND NOT a.attisdropped;
+  CALL pipestate.lock_relations(tables, the_timeout_ms, the_patience_s, path);
+  SELECT string_agg(a.attname, ', ') INTO again FROM pg_attribute a
+    JOIN jsonb_array_elements(entry.columns) AS each ON a.attname = each ->> 'name'
+   WHERE a.attrelid = pipestate.hidden_relation(entry) AND NOT a.attisdropped;
   IF again IS NOT NULL THEN
-    PERFORM pipestate.refuse(pg_catalog.format('%s has %s again, made since the downgrade of revision %s hid the former column: '
+    PERFORM pipestate.refuse(format('%s has %s again, made since the downgrade of revision %s hid the former column: '
       'rename or drop the new one, then run the same again', the_table, again, the_revision));
   END IF;
   -- Rows that were written since get the defaults, which hidden columns do not have.
-  CALL pipestate.begin_restore(the_revision, the_table, path, '{}', NULL, '', false);
-  CALL pipestate.fill(false);
-  CALL pipestate.restore_columns(the_revision, the_table, path);
-  CALL pipestate.validate_restored(the_revision, 'columns', the_table, path);
-  CALL pipestate.end_restore(the_revision, 'columns', the_table, path);
+  CALL pipestate.begin_restore(the_revision, the_table, schemas, '{}', NULL, '', false);
+  CALL pipestate.fill(false, path);
+  CALL pipestate.restore_columns(the_revision, the_table, schemas);
+  CALL pipestate.validate_restored(the_revision, 'columns', the_table, schemas);
+  CALL pipestate.end_restore(the_revision, 'columns', the_table, schemas);
   IF entry.state = 'hidden' THEN
-    FOR name IN SELECT each ->> 'name' FROM pg_catalog.jsonb_array_elements(entry.columns) AS each LOOP
-      CALL pipestate.remember('column', pg_catalog.concat(the_table, '.', name), the_revision);
+    FOR name IN SELECT each ->> 'name' FROM jsonb_array_elements(entry.columns) AS each LOOP
+      CALL pipestate.remember('column', concat(the_table, '.', name), the_revision);
     END LOOP;
   END IF;
 END $$;

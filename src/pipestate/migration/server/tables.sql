@@ -1,21 +1,22 @@
 -- Create a table with its indexes where there is none. {type of a.b} in its statement is the type of that column.
 CREATE OR REPLACE PROCEDURE pipestate.create_table(
-  the_table text, the_statement text, the_indexes json DEFAULT '{}', the_revision text DEFAULT NULL)
-LANGUAGE plpgsql AS $$
+  the_table text, the_statement text, the_indexes json DEFAULT '{}', the_revision text DEFAULT NULL,
+  path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   statement text := the_statement;
   part text[];
 BEGIN
-  IF pg_catalog.to_regclass(the_table) IS NOT NULL THEN RETURN; END IF;
-  FOR part IN SELECT pg_catalog.regexp_matches(the_statement, '\{type of (\S+)\.([^.}]+)\}', 'g') LOOP
-    statement := pg_catalog.replace(statement, pg_catalog.format('{type of %s.%s}', part[1], part[2]),
-      (SELECT pg_catalog.format_type(a.atttypid, a.atttypmod) FROM pg_catalog.pg_attribute a
-       WHERE a.attrelid = pg_catalog.to_regclass(part[1])::oid AND a.attname::text = part[2]));
+  IF pipestate.resolve(the_table, path) IS NOT NULL THEN RETURN; END IF;
+  FOR part IN SELECT regexp_matches(the_statement, '\{type of (\S+)\.([^.}]+)\}', 'g') LOOP
+    statement := replace(statement, format('{type of %s.%s}', part[1], part[2]),
+      (SELECT format_type(a.atttypid, a.atttypmod) FROM pg_attribute a
+       WHERE a.attrelid = pipestate.resolve(part[1], path) AND a.attname = part[2]));
   END LOOP;
-  EXECUTE statement;
+  PERFORM pipestate.execute(statement, path);
   CALL pipestate.remember('table', the_table, the_revision);
-  FOR part IN SELECT ARRAY[i.key, i.value] FROM pg_catalog.json_each_text(the_indexes) AS i LOOP
-    EXECUTE part[2];
+  FOR part IN SELECT ARRAY[i.key, i.value] FROM json_each_text(the_indexes) AS i LOOP
+    PERFORM pipestate.execute(part[2], path);
     CALL pipestate.remember('index', part[1], the_revision);
   END LOOP;
 END $$;
@@ -24,34 +25,37 @@ END $$;
 -- is put aside: the upgrade brings it back.
 CREATE OR REPLACE PROCEDURE pipestate.drop_table(
   the_table text, the_name text, the_revision text, is_registered boolean DEFAULT true,
-  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60)
-LANGUAGE plpgsql AS $$
+  the_timeout_ms integer DEFAULT 200, the_patience_s double precision DEFAULT 60, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+  relation CONSTANT regclass := pipestate.resolve(the_table, path);
 BEGIN
-  IF pipestate.is_ours('table', the_name, is_registered) AND pg_catalog.to_regclass(the_table) IS NOT NULL THEN
-    CALL pipestate.lock_tables(pg_catalog.array_cat(ARRAY[the_table], pipestate.parents(the_table)),
-      the_timeout_ms => the_timeout_ms, the_patience_s => the_patience_s);
-    IF pipestate.holds(pg_catalog.format('EXISTS (SELECT FROM %s)', the_table)) THEN
-      IF pg_catalog.to_regclass('pipestate.soft_drop') IS NULL THEN
-        RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = pg_catalog.format(
+  IF pipestate.is_ours('table', the_name, is_registered) AND relation IS NOT NULL THEN
+    CALL pipestate.lock_relations(relation || pipestate.parents(relation), the_timeout_ms, the_patience_s, path);
+    IF pipestate.is_true(format('EXISTS (SELECT FROM %s)', the_table), path) THEN
+      IF to_regclass('pipestate.soft_drop') IS NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format(
           '%s has rows, and soft-dropping it needs a ledger: run pipestate ledger install', the_table);
       END IF;
-      CALL pipestate.soft_drop_tables(the_revision, NULL, ARRAY[the_name], ARRAY[pg_catalog.to_regclass(the_table)], true);
+      CALL pipestate.soft_drop_tables(the_revision, NULL, ARRAY[the_name], ARRAY[relation], true);
+    ELSE
+      PERFORM pipestate.execute(format('DROP TABLE %s', relation), path);
     END IF;
-    EXECUTE pg_catalog.format('DROP TABLE IF EXISTS %s', the_table);
   END IF;
   CALL pipestate.forget('table', the_name, is_registered);
 END $$;
 
 -- Bring back a table that a downgrade put aside; nothing happens where there is none.
-CREATE OR REPLACE PROCEDURE pipestate.bring_back_table(the_name text, the_revision text, is_registered boolean DEFAULT true)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE pipestate.bring_back_table(
+  the_name text, the_revision text, is_registered boolean DEFAULT true, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  path CONSTANT text[] := pg_catalog.current_schemas(false)::text[];
+  schemas CONSTANT text[] := pipestate.schemas_of(path);
 BEGIN
-  IF EXISTS (SELECT FROM pipestate.soft_dropped(the_revision, 'table', the_name, path) AS d WHERE d.state <> 'absent') THEN
-    CALL pipestate.restore_table(the_revision, the_name, path);
-    CALL pipestate.validate_restored(the_revision, 'table', the_name, path);
-    CALL pipestate.end_restore(the_revision, 'table', the_name, path);
+  IF EXISTS (SELECT FROM pipestate.soft_dropped(the_revision, 'table', the_name, schemas) AS d WHERE d.state <> 'absent') THEN
+    CALL pipestate.restore_table(the_revision, the_name, schemas);
+    CALL pipestate.validate_restored(the_revision, 'table', the_name, schemas);
+    CALL pipestate.end_restore(the_revision, 'table', the_name, schemas);
     CALL pipestate.remember('table', the_name, CASE WHEN is_registered THEN the_revision END);
   END IF;
 END $$;
@@ -59,53 +63,52 @@ END $$;
 -- Refuse a table of that name that is another one: a view, one without these columns, or whose key is not unique.
 CREATE OR REPLACE PROCEDURE pipestate.require_shape(
   the_table text, the_key text, the_columns text[], may_be_partitioned boolean DEFAULT false, the_unique text[] DEFAULT '{}',
-  the_times text[] DEFAULT '{}')
-LANGUAGE plpgsql AS $$
+  the_times text[] DEFAULT '{}', path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  relation oid := pg_catalog.to_regclass(the_table)::oid;
-  kind "char" := (SELECT c.relkind FROM pg_catalog.pg_class c WHERE c.oid = relation);
+  relation CONSTANT regclass := pipestate.resolve(the_table, path);
+  kind "char" := (SELECT c.relkind FROM pg_class c WHERE c.oid = relation);
   found_text text;
   fault text;
 BEGIN
   IF relation IS NULL THEN RETURN; END IF;
   IF NOT (kind = 'r' OR (kind = 'p' AND may_be_partitioned)) THEN
-    fault := pg_catalog.format('%s exists, but is %s: rename it, or point the migrations at another database or search_path', the_table,
+    fault := format('%s exists, but is %s: rename it, or point the migrations at another database or search_path', the_table,
       CASE WHEN may_be_partitioned THEN 'no table (a view)' ELSE 'not a plain table (a view, or partitioned)' END);
   END IF;
-  SELECT pg_catalog.string_agg(c, ', ') INTO found_text FROM pg_catalog.unnest(the_columns) AS c
-   WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname::text = c AND NOT a.attisdropped);
+  SELECT string_agg(c, ', ') INTO found_text FROM unnest(the_columns) AS c
+   WHERE NOT EXISTS (SELECT FROM pg_attribute a WHERE a.attrelid = relation AND a.attname = c AND NOT a.attisdropped);
   IF fault IS NULL AND found_text IS NOT NULL THEN
-    fault := pg_catalog.format('%s exists, but without %s: this is a different table of the same name. Rename it, '
+    fault := format('%s exists, but without %s: this is a different table of the same name. Rename it, '
       'or point the migrations at another database or search_path', the_table, found_text);
   END IF;
-  SELECT pg_catalog.string_agg(pg_catalog.format('of %s is %s', a.attname, pg_catalog.format_type(a.atttypid, NULL)), ', ' ORDER BY a.attnum)
-    INTO found_text FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
-   WHERE a.attrelid = relation AND a.attname::text = ANY (the_times) AND NOT a.attisdropped AND t.typcategory <> 'D';
+  SELECT string_agg(format('of %s is %s', a.attname, format_type(a.atttypid, NULL)), ', ' ORDER BY a.attnum)
+    INTO found_text FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+   WHERE a.attrelid = relation AND a.attname = ANY (the_times) AND NOT a.attisdropped AND t.typcategory <> 'D';
   IF fault IS NULL AND found_text IS NOT NULL THEN  -- which zone a text means, nobody knows
-    fault := pg_catalog.format('%1$s exists, but the type %2$s, and the migrations compare them with the clock: give them a time''s, as in '
+    fault := format('%1$s exists, but the type %2$s, and the migrations compare them with the clock: give them a time''s, as in '
       'ALTER TABLE %1$s ALTER COLUMN %3$I TYPE timestamptz USING %3$I::timestamptz, then run the same again',
       the_table, found_text, the_times[1]);
   END IF;
   -- The key that rows are partitioned by must be in every unique index.
   IF fault IS NULL AND NOT EXISTS (
-      SELECT FROM pg_catalog.pg_index i JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+      SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
       WHERE i.indrelid = relation AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
-        AND (i.indnkeyatts = 1 OR kind = 'p') AND a.attname::text = the_key) THEN
-    fault := pg_catalog.format('%s exists, but its %s is not unique: add a primary key or a unique index on it, then run the same again',
+        AND (i.indnkeyatts = 1 OR kind = 'p') AND a.attname = the_key) THEN
+    fault := format('%s exists, but its %s is not unique: add a primary key or a unique index on it, then run the same again',
       the_table, the_key);
   END IF;
-  SELECT pg_catalog.string_agg(DISTINCT a.attname::text, ', ') INTO found_text
-    FROM pg_catalog.pg_partition_tree(relation::pg_catalog.regclass) t
-    JOIN pg_catalog.pg_partitioned_table p ON p.partrelid = t.relid::oid
-    JOIN pg_catalog.pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = ANY (p.partattrs::smallint[])
-   WHERE pg_catalog.cardinality(the_unique) > 0 AND a.attname::text <> ALL (the_unique);
+  SELECT string_agg(DISTINCT a.attname::text, ', ') INTO found_text
+    FROM pg_partition_tree(relation) t JOIN pg_partitioned_table p ON p.partrelid = t.relid
+    JOIN pg_attribute a ON a.attrelid = p.partrelid AND a.attnum = ANY (p.partattrs::smallint[])
+   WHERE cardinality(the_unique) > 0 AND a.attname <> ALL (the_unique);
   IF fault IS NULL AND found_text IS NOT NULL THEN
-    fault := pg_catalog.format('%s is partitioned by %s, so PostgreSQL cannot keep (%s) unique over all of its partitions: '
+    fault := format('%s is partitioned by %s, so PostgreSQL cannot keep (%s) unique over all of its partitions: '
       'partition it by these columns, or by one of them, then run the same again', the_table, found_text,
-      pg_catalog.array_to_string(the_unique, ', '));
+      array_to_string(the_unique, ', '));
   END IF;
-  IF fault IS NULL AND pipestate.holds(pg_catalog.format('EXISTS (SELECT FROM %s WHERE %I IS NULL)', the_table, the_key)) THEN
-    fault := pg_catalog.format('%s has rows without a %s, which the migrations need to find rows: fill it in or delete the rows, then run the same again',
+  IF fault IS NULL AND pipestate.is_true(format('EXISTS (SELECT FROM %s WHERE %I IS NULL)', the_table, the_key), path) THEN
+    fault := format('%s has rows without a %s, by which the migrations find rows: give them one or delete them, then run the same again',
       the_table, the_key);
   END IF;
   IF fault IS NOT NULL THEN
@@ -114,28 +117,30 @@ BEGIN
 END $$;
 
 -- Comment on a table, and keep the former comment in the ledger.
-CREATE OR REPLACE PROCEDURE pipestate.replace_comment(the_table text, the_comment text, the_revision text)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE pipestate.replace_comment(
+  the_table text, the_comment text, the_revision text, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  former text := pg_catalog.obj_description(pg_catalog.to_regclass(the_table)::oid, 'pg_class');
+  former text := obj_description(pipestate.resolve(the_table, path), 'pg_class');
 BEGIN
   IF former IS DISTINCT FROM the_comment THEN
     INSERT INTO pipestate.soft_drop (revision, kind, schema_name, table_name, name, removed, state)
-    VALUES (the_revision, 'comment', '', the_table, the_table, pg_catalog.jsonb_build_object('comment', former), 'absent');
+    VALUES (the_revision, 'comment', '', the_table, the_table, jsonb_build_object('comment', former), 'absent');
   END IF;
-  EXECUTE pg_catalog.format('COMMENT ON TABLE %s IS %L', the_table, the_comment);
+  PERFORM pipestate.execute(format('COMMENT ON TABLE %s IS %L', the_table, the_comment), path);
 END $$;
 
 -- Restore the former comment of a table, unless the current one is another than `the_comment`.
-CREATE OR REPLACE PROCEDURE pipestate.restore_comment(the_table text, the_comment text, the_revision text)
-LANGUAGE plpgsql AS $$
+CREATE OR REPLACE PROCEDURE pipestate.restore_comment(
+  the_table text, the_comment text, the_revision text, path text DEFAULT current_setting('search_path'))
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   former text;
 BEGIN
   SELECT d.removed ->> 'comment' INTO former FROM pipestate.soft_drop d
    WHERE d.kind = 'comment' AND d.name = the_table AND d.revision = the_revision ORDER BY d.id DESC LIMIT 1;
   DELETE FROM pipestate.soft_drop d WHERE d.kind = 'comment' AND d.name = the_table AND d.revision = the_revision;
-  IF pg_catalog.obj_description(pg_catalog.to_regclass(the_table)::oid, 'pg_class') = the_comment THEN
-    EXECUTE pg_catalog.format('COMMENT ON TABLE %s IS %L', the_table, former);
+  IF obj_description(pipestate.resolve(the_table, path), 'pg_class') = the_comment THEN
+    PERFORM pipestate.execute(format('COMMENT ON TABLE %s IS %L', the_table, former), path);
   END IF;
 END $$;

@@ -28,6 +28,7 @@ from pipestate.core.text import many, size
 from pipestate.database.connections import choose
 from pipestate.database.embedded import relax, start_server
 from pipestate.database.interrupt import explain_interrupt
+from pipestate.database.postgresql import OWN_PATH
 from pipestate.database.urls import database_name, parse_url, shown
 from pipestate.rehearse.copying import fill, reaper
 from pipestate.rehearse.copying.fill import REMOVED, Dump
@@ -138,6 +139,7 @@ def fill_clone(
         missing = [each.name for each in missing_extensions(found, dump.version)]
         grants = fill.restore_tables(dump, clone, missing)
         with _on_clone(clone), session(clone, autocommit=True) as target:
+            fetch(target, f"SET search_path = {OWN_PATH}")
             fetch(target, fill.NO_HANDLERS)
             fetch(target, fill.TAKE_OVER)
         options = rows_wanted(found, wanted)

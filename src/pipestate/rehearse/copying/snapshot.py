@@ -18,15 +18,15 @@ from sqlalchemy import URL
 
 from pipestate.core.errors import Unreachable
 from pipestate.database.interrupt import listen
-from pipestate.database.postgresql import CONNECT_TIMEOUT_S, SESSION_SETTINGS
+from pipestate.database.postgresql import CONNECT_TIMEOUT_S, OWN_PATH, SESSION_SETTINGS
 from pipestate.database.queries import named_query
 from pipestate.database.urls import shown, without_secrets
 from pipestate.verify.session_safety import ARCHIVE
 
 Rows = list[tuple[Any, ...]]
 OWN = """n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema' AND NOT EXISTS (
-    SELECT FROM pg_catalog.pg_depend e
-    WHERE e.classid = 'pg_catalog.pg_class'::regclass AND e.objid = c.oid AND e.deptype = 'e')"""
+    SELECT FROM pg_depend e
+    WHERE e.classid = 'pg_class'::regclass AND e.objid = c.oid AND e.deptype = 'e')"""
 CALLED = "CASE WHEN n.nspname = 'public' THEN c.relname::text ELSE n.nspname || '.' || c.relname END"
 TRIES = 3
 LOCK_TIMEOUT = SESSION_SETTINGS["lock_timeout"]
@@ -35,7 +35,7 @@ SETTINGS = {
     "lock_timeout": LOCK_TIMEOUT,
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
-    "search_path": "pg_catalog",
+    "search_path": OWN_PATH,
 }
 HAS_TRANSACTION_TIMEOUT = 170000
 LOCKED = (
@@ -178,6 +178,7 @@ def read_inventory(driver: Any) -> Inventory:
         return fetch(driver, named_query("rehearse.copying", name, own=OWN, called=CALLED))
 
     ((about,),) = read("database")
+    fetch(driver, f"SET LOCAL search_path = {OWN_PATH}")
     return Inventory(
         **about,
         relations=tuple(Relation(*row) for row in read("relations")),
@@ -216,7 +217,7 @@ def snapshot(url: URL, known: Inventory) -> Iterator[Snapshot]:
     with reading(url) as driver:
         with _translate_errors(url):
             found = _locked(driver, url, known)
-            ((number,),) = fetch(driver, "SELECT pg_catalog.pg_export_snapshot()")
+            ((number,),) = fetch(driver, "SELECT pg_export_snapshot()")
         yield Snapshot(url, driver, str(number), found)
 
 
