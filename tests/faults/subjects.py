@@ -11,7 +11,7 @@ from faults.rehearsal import rehearse
 from faults.world import World
 from support.alembic_runs import ROOT, Migrations
 from support.contract_project import Contracted
-from support.legacy_database import archived_legacy, everything_legacy, fill_legacy
+from support.legacy_database import archived_legacy, everything_legacy, fill_legacy, without_derived
 from support.miniatures import copy_project
 from support.queues import RqBed
 from support.readiness_records import make_ready
@@ -119,7 +119,7 @@ def _migration(database: Database, arguments: Sequence[str], wanted: Rows) -> Ca
     archived = arguments == ["upgrade", "head"]
 
     def read() -> Rows:
-        rows = archived_legacy(database) if archived else everything_legacy(database)
+        rows = archived_legacy(database) if archived else without_derived(everything_legacy(database), wanted)
         return {**rows, "ledger": database.rows(LEDGER)}
 
     variables = {"PIPESTATE_DATABASE_URL": database.text}
