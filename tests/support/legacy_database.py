@@ -1,5 +1,8 @@
 """The old world: what an application looks like before the migrations have ever run on it."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from support.alembic_runs import Migrations
 from support.servers import Database
 
@@ -88,7 +91,7 @@ def everything_legacy(database: Database, *tables: str) -> Rows:
     return {table: database.rows(queries[table]) for table in tables or queries}
 
 
-def without_derived(found: Rows, before: Rows) -> Rows:
+def without_derived(found: Rows, before: Mapping[str, Sequence[Any]]) -> Rows:
     """Leave out the rows of `site_progress` that a restore derives for carried over sites that never had one."""
     known = {row[0] for row in before.get("site_progress", ())}
     derived = [row for row in found.get("site_progress", ()) if row[0] not in known]
