@@ -143,7 +143,7 @@ def test_the_shipped_migrations_are_served_when_it_is_named(tmp_path: Path, data
 def test_a_bare_backfill_in_another_project_says_what_there_is(tmp_path: Path) -> None:
     said = refused(copy_project("stock", tmp_path), "backfill", DATABASE_URL="sqlite:///x")
     assert said.startswith(
-        "pipestate: name a backfill, as pipestate backfill orders/state; there is none: a block"
+        "pipestate: name a backfill, as pipestate backfill orders/state; there is none: a backfill is"
     )
 
 

@@ -43,7 +43,7 @@ def test_runbooks_can_be_named_and_the_page_can_go_to_stdout(pg_expanded: Migrat
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        (["-o", "nowhere/report.html"], 2, "there is no such directory"),
+        (["-o", "nowhere/report.html"], 2, "its directory is missing or not writable"),
         (["-o", "."], 2, "cannot write ."),
         (["-o", "/dev/full"], 3, "No space left on device"),
         (["-o", "r.html", "nosuch"], 2, "there is no runbook nosuch"),

@@ -37,7 +37,7 @@ def two_gates(gated: Project) -> Project:
 def test_a_reason_that_could_mean_two_gates_forces_none(two_gates: Project, script: bool) -> None:
     arguments = ("upgrade", "b2:head", "--sql") if script else ("upgrade", "head")
     done = two_gates.alembic("-x", "force=incident 7", *arguments)
-    assert_refused(done, two_gates.database, "meets orders/later and orders/ready")
+    assert_refused(done, two_gates.database, "has orders/later and orders/ready")
     assert '-x force="orders/ready: incident 7"' in done.stderr
     feed(two_gates.database, done.stdout)
     assert state_of(two_gates.database) == AT_B2
@@ -60,7 +60,7 @@ def test_a_reason_for_pipestate_upgrade_is_for_one_gate_too(two_gates: Project) 
     """pipestate runs each revision with a gate by itself, so Alembic alone would meet one gate at a time."""
     done = two_gates.pipestate("upgrade", "-x", "force=incident 7")
     assert (done.returncode, state_of(two_gates.database)) == (2, AT_B2)
-    assert "meets orders/later and orders/ready" in done.stderr
+    assert "has orders/later and orders/ready" in done.stderr
     two_gates.write("list.txt", two_gates.database.text)
     done = two_gates.pipestate("fleet", "upgrade", "--databases", "list.txt", "-x", "force=incident 7")
     assert (done.returncode, state_of(two_gates.database)) == (2, AT_B2), done.stdout + done.stderr

@@ -106,7 +106,7 @@ def test_rows_without_a_key_do_not_lose_their_values(shop: Project) -> None:
         "CREATE TABLE orders (id text PRIMARY KEY, name text, old text)",
         "INSERT INTO orders VALUES (NULL, 'one', 'a'), (NULL, 'two', 'b'), ('x', 'three', 'c')",
     )
-    assert_refused(shop, "2 rows of orders have no id")
+    assert_refused(shop, "2 rows of orders have no value in id")
 
 
 @pytest.mark.parametrize("index", ["SELECT 1", "CREATE UNIQUE INDEX some ON orders (name) WHERE id < 0"])

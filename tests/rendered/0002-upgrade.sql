@@ -1017,7 +1017,7 @@ BEGIN
   IF todo IS NOT NULL THEN
     EXECUTE 'ALTER TABLE pipestate.schema_record ' || todo;
   END IF;
-  CALL pipestate.require_version('1.ad7930107b06');
+  CALL pipestate.require_version('1.ec6251729d4f');
   CREATE OR REPLACE VIEW pipestate.observed AS
   SELECT o.name,
          o.value,

@@ -21,7 +21,7 @@ KEPT = {
 }
 SAID = {
     "per_migration": "nothing of this revision was done, and the revisions before it stay",
-    "own_transaction": "this run is part of a transaction that the caller began, and the caller must commit it or roll it back",
+    "own_transaction": "this run is part of a transaction that the caller began, and the caller ends it",
     None: "all of this run, which is one transaction, is rolled back",
 }
 
@@ -81,9 +81,7 @@ def test_a_connection_that_the_caller_hands_over_in_a_transaction(pg: Database, 
 
     with pg.engine.connect() as connection:
         connection.exec_driver_sql("INSERT INTO approvals VALUES ('by the caller')")
-        with pytest.raises(
-            GateClosed, match=r"a transaction that the caller began, and the caller must commit"
-        ):
+        with pytest.raises(GateClosed, match=r"a transaction that the caller began, and the caller ends it"):
             upgrade_through(shop, connection)
         assert connection.exec_driver_sql("SELECT what FROM approvals").scalar() == "by the caller"
         connection.rollback()

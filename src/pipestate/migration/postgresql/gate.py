@@ -189,8 +189,8 @@ def _query(query: str, tag: str) -> str:
 
 
 NOT_READ_COMMITTED = (
-    "the gate of revision {revision} needs READ COMMITTED, and this transaction is {level}: its second look "
-    "would not see what was written before the lock. Give the engine isolation_level='READ COMMITTED', or "
+    "the gate of revision {revision} needs READ COMMITTED, and this transaction is {level}: under its "
+    "lock it would not see rows that were written meanwhile. Give the engine isolation_level='READ COMMITTED', or "
     "change default_transaction_isolation of the role or the database"
 )
 AUTOCOMMIT = (

@@ -59,7 +59,7 @@ BEGIN
   CALL pipestate.require_session(revision, path, array_to_string(tables, ' '), force);
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION USING ERRCODE = 'PSTAT', MESSAGE = format('the gate of revision %s needs READ COMMITTED, and this transaction is %s: '
-      'its second look would not see what was written before the lock. Give the engine isolation_level=''READ COMMITTED'', or change '
+      'under its lock it would not see rows that were written meanwhile. Give the engine isolation_level=''READ COMMITTED'', or change '
       'default_transaction_isolation of the role or the database', revision, upper(current_setting('transaction_isolation')));
   END IF;
   IF version_table IS NOT NULL THEN
