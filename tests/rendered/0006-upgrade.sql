@@ -112,7 +112,7 @@ CALL pipestate.begin_gate(
   path => pg_catalog.current_schemas(false),
   timeout => '30s',
   may_be_gone => true,
-  sha256 => '59c44c8bd67a9790e64339dc0c676998f716246b386d14191ae8308fc682d693',
+  sha256 => 'b3904be198aeefc6e28c34bce0b7d5d7d0180c02bdf219243e0969e5177beae6',
   files => '{"0001": "5182d9e060cf59c7c169932831b75a44", "0002": "0c9bd0270d6ad8eb301772358a151aa2", "0003": "cdb30b29da0e83bdcf2ae73f11a68ecf", "0004": "1ea7f6b035494770202dd69997040247", "0005": "e199289031ee124cb5916ddc93f93783", "0006": "c17ddf09e2e7fbb0f97b62adc47b4e60", "0007": "0d79961ff770c221f121eb6679e75bc5"}',
   version_table => 'pipestate_alembic_version',
   starts_at => ARRAY['0005']::text[]);
