@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pipestate.core.text import written
 from pipestate.runbook.criterion import parse_requirement
 from pipestate.runbook.model import Advice, Check, Evidence
 
@@ -32,7 +31,7 @@ def soak_check(rule: SoakRule, of: str, *, runbook: str, path: str, heading: int
     require = f"days_open >= {days:g} and longest_gap_hours <= {gap:g} and hours_since_last_record <= {gap:g}"
     place = f"{path}:{rule.line}"
     advice = (
-        f"Run `pipestate verify --record` every day. The gate needs {written(rule.length)} in which {of} was recorded "
+        f"Run `pipestate verify --record` every day. The gate needs {days:g} days in which {of} was recorded "
         f"open, without a gap of more than {gap:g} hours. `pipestate status` shows when that is."
     )
     evidence = Evidence((SOAK,), rule.line, _evidence(streak, of, runbook, rule.gap), block=place)
