@@ -30,7 +30,7 @@ VERSIONS = ["13", "14", "15", "16", "17", "18"]
 TESTS = [
     *("tests/integration/migration", "tests/application/migrations", "tests/attacks"),
     *("tests/integration/ledger", "tests/integration/verify", "tests/application/runbooks"),
-    "tests/integration/backfill",
+    *("tests/integration/backfill", "tests/integration/plan", "tests/agreement"),
 ]
 MACHINES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 SYSTEMS = {"Linux": "linux", "Darwin": "darwin"}
