@@ -101,7 +101,7 @@ def test_what_is_refused_before_anything_is_copied(project: Project) -> None:
         (): "name one clone: --on URL",
         ("--clone", "--on", url): "name one clone: --on URL",
         ("--on", url, "--keep-clone"): "--keep-clone works only with --clone",
-        ("--clone", "--schema-only", "--max-wait", "1s"): "--max-wait judges times",
+        ("--clone", "--schema-only", "--max-wait", "1s"): "--max-wait needs times",
         ("--clone", "--max-size", "much"): "write a size such as 500MB or 10GB",
         ("--clone", "--max-size", "1MB"): "above --max-size (1 MB): raise it, or give --on",
         ("--clone", "--to", "b2"): "is at b2, so there is nothing to rehearse",
