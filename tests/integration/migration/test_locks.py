@@ -24,6 +24,7 @@ from pipestate.database.interrupt import listen
 from pipestate.ddl import lock_tables
 from pipestate.migration.failure import MigrationError, translate_errors
 from pipestate.migration.postgresql import session as waiting
+from pipestate.migration.sqlite.session import hold_file
 from support.alembic_runs import ROOT, Migrations, config_for
 from support.driver_connections import connected
 from support.programs import run_at_once
@@ -217,6 +218,30 @@ def test_six_upgrades_at_once_on_sqlite(sqlite_database: Database) -> None:
     ends = upgrade_at_once(Migrations(sqlite_database), 6)
     assert [end.returncode for end in ends] == [0] * 6, ends
     assert Migrations(sqlite_database).revision() == "0007"
+
+
+def test_sessions_that_wait_for_a_file_hold_no_lock_of_it(sqlite_database: Database) -> None:
+    """With a shared lock each, two that begin at the same moment would wait for each other for ten minutes."""
+    path, failed = str(sqlite_database.url.database), []
+
+    def hold(begin: threading.Barrier) -> None:
+        driver = sqlite3.connect(path, isolation_level=None)
+        begin.wait()
+        try:
+            hold_file(driver, patience_s=10)
+            driver.execute("CREATE TABLE IF NOT EXISTS t (a)")
+        except sqlite3.OperationalError as error:
+            failed.append(str(error))
+        driver.close()
+
+    for _ in range(10):
+        begin = threading.Barrier(6)
+        together = [threading.Thread(target=hold, args=(begin,)) for _ in range(6)]
+        for thread in together:
+            thread.start()
+        for thread in together:
+            thread.join()
+    assert failed == []
 
 
 def test_on_sqlite_patience_begins_before_the_first_read(sqlite_database: Database) -> None:

@@ -4,9 +4,10 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from random import uniform
 from typing import Any
 
 from alembic.runtime.migration import MigrationContext, RevisionStep
@@ -149,8 +150,9 @@ def _take_file(driver: sqlite3.Connection, *, locked: bool) -> _FileBefore:
 def hold_file(driver: sqlite3.Connection, *, patience_s: float = MIGRATION_PATIENCE_S) -> None:
     """Hold the file's lock from transaction to transaction: one migration at a time.
 
-    The lock is all or nothing: a waiting session must hold no shared lock. In this mode it would keep that
-    lock, and the working session could never write.
+    The lock is all or nothing: a waiting session must hold no shared lock. In this mode it would keep that lock,
+    two waiting sessions would wait for each other, and the working one could never write. So a session that failed
+    leaves the mode, reads once, which releases the lock, and waits for a time of its own.
     """
     driver.execute("PRAGMA busy_timeout = 0")
     give_up_at = time.monotonic() + patience_s
@@ -163,7 +165,9 @@ def hold_file(driver: sqlite3.Connection, *, patience_s: float = MIGRATION_PATIE
             if "locked" not in str(error) or time.monotonic() >= give_up_at:
                 raise
             driver.execute("PRAGMA locking_mode = NORMAL")
-            time.sleep(0.2)
+            with suppress(sqlite3.OperationalError):
+                driver.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            time.sleep(uniform(0.02, 0.3))
         else:
             return
 
