@@ -184,7 +184,7 @@ the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
 ), the_kinds AS (SELECT the_values.*, CASE json_typeof(json)
   WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
     ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
-), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
+), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value IN ('NaN', 'Infinity', '-Infinity') THEN 'failed'
   WHEN kind <> wanted AND NOT (wanted = 'boolean' AND kind = 'number' AND CAST(value AS text) IN ('0', '1'))
     THEN 'errored'
   WHEN CASE place
@@ -224,7 +224,7 @@ the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
 ), the_kinds AS (SELECT the_values.*, CASE json_typeof(json)
   WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
     ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
-), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
+), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value IN ('NaN', 'Infinity', '-Infinity') THEN 'failed'
   WHEN kind <> wanted AND NOT (wanted = 'boolean' AND kind = 'number' AND CAST(value AS text) IN ('0', '1'))
     THEN 'errored'
   WHEN CASE place
@@ -338,7 +338,7 @@ the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
 ), the_kinds AS (SELECT the_values.*, CASE json_typeof(json)
   WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
     ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
-), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
+), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value IN ('NaN', 'Infinity', '-Infinity') THEN 'failed'
   WHEN kind <> wanted AND NOT (wanted = 'boolean' AND kind = 'number' AND CAST(value AS text) IN ('0', '1'))
     THEN 'errored'
   WHEN CASE place
@@ -381,7 +381,7 @@ the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
 ), the_kinds AS (SELECT the_values.*, CASE json_typeof(json)
   WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
     ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
-), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
+), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value IN ('NaN', 'Infinity', '-Infinity') THEN 'failed'
   WHEN kind <> wanted AND NOT (wanted = 'boolean' AND kind = 'number' AND CAST(value AS text) IN ('0', '1'))
     THEN 'errored'
   WHEN CASE place
@@ -428,7 +428,7 @@ the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (
 ), the_kinds AS (SELECT the_values.*, CASE json_typeof(json)
   WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
     ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END AS kind FROM the_values
-), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value = 'NaN' THEN 'failed'
+), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR kind = 'number' AND value IN ('NaN', 'Infinity', '-Infinity') THEN 'failed'
   WHEN kind <> wanted AND NOT (wanted = 'boolean' AND kind = 'number' AND CAST(value AS text) IN ('0', '1'))
     THEN 'errored'
   WHEN CASE place

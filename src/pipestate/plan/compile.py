@@ -4,7 +4,7 @@
 columns are `outcome`, `message`, `rows`, and the row that was compared: on PostgreSQL as JSON in `observed`, on
 SQLite as the columns that follow.
 
-NULL and NaN fail. A comparison that would be a guess is errored: a text for a number, a date for a
+NULL, NaN and infinite numbers fail. A comparison that would be a guess is errored: a text for a number, a date for a
 text, several rows for one. Text compares by code points.
 """
 
@@ -104,7 +104,7 @@ class SqlDialect:
 
     facts: str  # what the kind of a value is read from
     kind: str
-    is_nan: str
+    is_not_finite: str
     shown: str
     number: str
     text: str
@@ -121,7 +121,7 @@ _POSTGRESQL = SqlDialect(
     kind="""CASE json_typeof(json)
   WHEN 'string' THEN (SELECT CASE WHEN typcategory IN ('S', 'E', 'Z') THEN 'text' WHEN typcategory = 'N' THEN 'number'
     ELSE typname::text END FROM pg_type WHERE oid = type) ELSE json_typeof(json) END""",
-    is_nan="kind = 'number' AND value = 'NaN'",
+    is_not_finite="kind = 'number' AND value IN ('NaN', 'Infinity', '-Infinity')",
     shown=f"""
   name || ' is ' || CASE kind WHEN 'number' THEN regexp_replace(value, '([.][0-9]+?)0+$', '\\1') WHEN 'boolean' THEN value
     ELSE coalesce('''' || replace(left(value, {LONGEST}), '''', '''''') || '''', 'NULL') END || ', required ' || required ||
@@ -137,7 +137,7 @@ _POSTGRESQL = SqlDialect(
 _SQLITE = SqlDialect(
     facts="{row} AS value, typeof({row}) AS type",
     kind="CASE type WHEN 'integer' THEN 'number' WHEN 'real' THEN 'number' ELSE type END",
-    is_nan="false",
+    is_not_finite="kind = 'number' AND abs(value) = 9e999",
     shown=f"""
   name || ' is ' || CASE kind WHEN 'number' THEN CAST(value AS TEXT) WHEN 'text' THEN quote(substr(value, 1, {LONGEST}))
     ELSE quote(value) END || ', required ' || required ||
@@ -205,7 +205,7 @@ def _compare_row(
         f"WITH the_result AS MATERIALIZED (SELECT the_query.* FROM (\n{QUERY}\n) AS the_query {only}),\n"
         f"the_rows AS (SELECT count(*) AS rows FROM the_result), the_values AS (\n  {values}\n"
         f"), the_kinds AS (SELECT the_values.*, {dialect.kind} AS kind FROM the_values\n"
-        f"), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR {dialect.is_nan} THEN 'failed'\n"
+        f"), the_outcomes AS (SELECT the_kinds.*, CASE WHEN value IS NULL OR {dialect.is_not_finite} THEN 'failed'\n"
         "  WHEN kind <> wanted AND NOT (wanted = 'boolean' AND kind = 'number' AND CAST(value AS text) IN ('0', '1'))\n    THEN 'errored'\n"
         f"  WHEN CASE place\n    {holds} END THEN 'passed' ELSE 'failed' END AS outcome FROM the_kinds\n"
         f"), the_verdict AS (SELECT outcome, {dialect.joined.replace('{message}', dialect.shown.replace('{fault}', fault))}\n"
