@@ -93,9 +93,8 @@ def calls_to_evaluate(request: GateRequest, checks: Sequence[SelectedCheck]) -> 
     frames: dict[str, str] = {}
     for number, each in enumerate(checks, start=1):
         frame = each.compiled("postgresql").frame
-        is_known = frames.setdefault(each.required, frame) == frame and number > 1
-        is_known = is_known and each.required in {other.required for other in checks[: number - 1]}
-        yield _call_evaluate(request, each, number, has_frame=not is_known)
+        yield _call_evaluate(request, each, number, has_frame=frames.get(each.required) != frame)
+        frames.setdefault(each.required, frame)  # the server, too, keeps the first of a criterion
 
 
 def _call_evaluate(request: GateRequest, selected: SelectedCheck, number: int, *, has_frame: bool) -> str:
